@@ -1,0 +1,1 @@
+"""Pure reducers over JSON state, one module a channel."""

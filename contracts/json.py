@@ -1,0 +1,111 @@
+"""JSON as every wire of ours reads and writes it: strict, bounded in depth, lone surrogates mended.
+
+msgspec does the work. It refuses lone surrogates, which agents and clients do
+send, so a failed text is tried once more with the standard library, which is
+then held to what JSON means: no byte order mark, no NaN, no infinities.
+"""
+
+import json
+import math
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import msgspec
+
+#: How deep arrays and objects may nest in any input. CPython's C recursion and
+#: msgspec's own limit lie far above; what a client can make us walk lies here.
+MAX_NESTING = 128
+
+
+class JsonError(ValueError):
+    """The bytes are not JSON as our wires accept it; the message says why."""
+
+
+def decode_json(data: bytes | bytearray | memoryview | str) -> Any:
+    """The JSON value in `data`.
+
+    Args:
+        data: UTF-8 bytes, or text already decoded.
+
+    Raises:
+        JsonError: not UTF-8, not JSON, NaN or an infinite number, or nested
+            deeper than `MAX_NESTING`.
+    """
+    try:
+        value = msgspec.json.decode(data)
+    except msgspec.DecodeError as error:
+        value = _decode_with_surrogates(data, error)
+    except (UnicodeError, RecursionError) as error:
+        raise JsonError(f"not JSON: {error}") from None
+    if _nests_deeper_than(value, MAX_NESTING):
+        raise JsonError(f"nested deeper than {MAX_NESTING} levels")
+    return value
+
+
+def encode_json(value: Any) -> bytes:
+    """`value` as compact UTF-8 JSON; lone surrogates become U+FFFD.
+
+    Raises:
+        JsonError: the value holds what JSON cannot say (an infinite number,
+            NaN, a key that is no string, an object of some class).
+    """
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(mend_surrogates(value))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise JsonError(f"cannot be said in JSON: {error}") from None
+
+
+def mend_surrogates(value: Any) -> Any:
+    """`value` with every surrogate that has no partner replaced by U+FFFD."""
+    if isinstance(value, str):
+        # A pair of escapes that msgspec never saw together becomes one character.
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, dict):
+        return {mend_surrogates(key): mend_surrogates(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [mend_surrogates(item) for item in value]
+    return value
+
+
+def _decode_with_surrogates(data: bytes | bytearray | memoryview | str, first: Exception) -> Any:
+    try:
+        text = data if isinstance(data, str) else bytes(data).decode("utf-8", "strict")
+    except UnicodeDecodeError as error:
+        raise JsonError(f"not UTF-8: {error.reason} at byte {error.start}") from None
+    if "\\u" not in text and not any("\ud800" <= char <= "\udfff" for char in text):
+        raise JsonError(f"not JSON: {first}")
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+    except (ValueError, RecursionError):
+        raise JsonError(f"not JSON: {first}") from None
+    if _nests_deeper_than(value, MAX_NESTING):
+        raise JsonError(f"nested deeper than {MAX_NESTING} levels")
+    return mend_surrogates(value)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no finite number")
+    return number
+
+
+def _nests_deeper_than(value: Any, limit: int) -> bool:
+    # Breadth first, so that the walk itself cannot exhaust the stack.
+    level: list[Any] = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(limit):
+        if not level:
+            return False
+        level = [child for item in level for child in _containers_in(item)]
+    return bool(level)
+
+
+def _containers_in(value: Any) -> Iterable[Any]:
+    children = value.values() if isinstance(value, dict) else value
+    return [child for child in children if isinstance(child, (dict, list))]

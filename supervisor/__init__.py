@@ -1,0 +1,1 @@
+"""The host: connections, wires, state, sequence numbers, processes and the command line."""

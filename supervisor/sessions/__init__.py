@@ -1,0 +1,1 @@
+"""Sessions and chats: their state, turns, rules, parked requests and numbered stream."""

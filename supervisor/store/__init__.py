@@ -1,0 +1,1 @@
+"""Keeping: what the host writes down, behind one interface."""

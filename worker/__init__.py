@@ -1,0 +1,1 @@
+"""One conversation in a process of its own: loads an agent, runs it, speaks frames over a pipe."""
