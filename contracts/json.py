@@ -50,9 +50,16 @@ def encode_json(value: Any) -> bytes:
             NaN, a key that is no string, an object of some class).
     """
     try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(mend_surrogates(value))
+        try:
+            data = msgspec.json.encode(value)
+        except UnicodeEncodeError:
+            data = msgspec.json.encode(mend_surrogates(value))
+        # msgspec writes NaN and infinities as null: where a null stands, look again.
+        if b"null" in data and _holds_no_number(value):
+            raise JsonError("NaN and infinite numbers cannot be said in JSON")
+        return data
+    except JsonError:
+        raise
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise JsonError(f"cannot be said in JSON: {error}") from None
 
@@ -94,6 +101,16 @@ def _finite(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{text} is no finite number")
     return number
+
+
+def _holds_no_number(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(_holds_no_number(item) for item in value.values())
+    if isinstance(value, (list, tuple)):
+        return any(_holds_no_number(item) for item in value)
+    return False
 
 
 def _nests_deeper_than(value: Any, limit: int) -> bool:
