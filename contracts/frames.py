@@ -1,4 +1,4 @@
-"""Frames: the envelope of requests, replies and events, its line codec, and the port that passes them.
+"""Frames: the envelope of requests, replies and events, its codec, and the port that passes it.
 
 Used between supervisor and worker, on the control socket and, later, at `/chats`.
 The envelope is agent-contracts' (reference: its section "Envelope"): a request
