@@ -1,4 +1,4 @@
-"""The wire between supervisor and worker: every request and event that passes the pipe, with its shape.
+"""The wire between supervisor and worker: each request and event of the pipe, with its shape.
 
 Frames are those of `frames`; the supervisor asks, the worker replies and tells.
 A worker's first frame is the event `worker.hello`; one of another major version
