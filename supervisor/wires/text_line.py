@@ -11,7 +11,7 @@ import trio
 TEXT_OVERHEAD_BYTES = 64
 
 
-class TextLine(ABC):
+class TextLine(AsyncIterator[str], ABC):
     """Passes whole text messages between a wire and one peer; knows nothing of what they mean.
 
     Iterating yields each message received, and ends when the connection is
@@ -57,8 +57,16 @@ class TextLine(ABC):
     def buffered_bytes(self) -> int:
         """UTF-8 bytes that wait to be written, with an overhead a message."""
 
+    def __aiter__(self) -> AsyncIterator[str]:
+        return self
+
     @abstractmethod
-    def __aiter__(self) -> AsyncIterator[str]: ...
+    async def __anext__(self) -> str:
+        """The next message received.
+
+        Raises:
+            StopAsyncIteration: the connection is over, or this end closes it.
+        """
 
 
 class OutboundBuffer:
