@@ -105,9 +105,16 @@ ROOMS = {
     )
 }  # fmt: skip
 
-#: Programs that other processes depend on while everything else fails: the standard
-#: library alone, and nothing of ours.
-STANDARD_LIBRARY_ALONE = frozenset({"supervisor/processes/keeper.py"})
+#: The keeper, which other processes depend on while everything else fails: its
+#: modules import the standard library and each other, and are started without the
+#: environment's packages.
+KEEPER = frozenset(
+    {
+        "ahpd.supervisor.processes.keeper",
+        "ahpd.supervisor.processes.forking",
+        "ahpd.supervisor.processes.kernel",
+    }
+)
 
 #: What a room may import of a refused module all the same: it reads metadata, no code.
 _READS_ONLY = {"supervisor": frozenset({"importlib.metadata", "importlib.resources"})}
@@ -162,7 +169,7 @@ def broken_walls(path: PurePosixPath, source: str, dependencies: frozenset[str])
         dependencies: the runtime dependencies, by the names they are imported by.
     """
     room = ROOMS[path.parts[0]]
-    alone = path.as_posix() in STANDARD_LIBRARY_ALONE
+    alone = ".".join(("ahpd", *path.with_suffix("").parts)) in KEEPER
     tree = ast.parse(source)
     broken = [
         f"{path}:{found.line}: {why}"
@@ -183,8 +190,8 @@ def _import_broken(
         return "imports from outside of `ahpd`"
     if top == "ahpd":
         target = rest.split(".")[0]
-        if alone:
-            return f"imports {found.module}: this program uses the standard library alone"
+        if alone and not KEEPER & {found.module, found.module.rpartition(".")[0]}:
+            return f"imports {found.module}: the keeper is of the standard library alone"
         if not found.dots:
             return f"imports {found.module} absolutely; inside, imports are relative"
         if target != room.name and target not in room.rooms:
@@ -193,7 +200,7 @@ def _import_broken(
     if top in sys.stdlib_module_names:
         return _standard_broken(room, found.module)
     if alone:
-        return f"imports {top}: this program uses the standard library alone"
+        return f"imports {top}: the keeper is of the standard library alone"
     allowed = dependencies if room.libraries is None else room.libraries
     return None if top in allowed else f"{room.name} imports {top}"
 
