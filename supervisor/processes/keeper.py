@@ -1,0 +1,486 @@
+"""The keeper: the parent of every worker, and the one place that forks, kills and reaps.
+
+Started by the supervisor as `python -I -S -B keeper.py FD`: the standard
+library alone, one thread, one loop. FD is its end of a SOCK_SEQPACKET pair, one
+JSON object a packet:
+
+    from the supervisor                        to the supervisor
+    {op: start, id} and five descriptors:      {event: ready}
+      frames in, frames out, stdout, stderr,   {event: started, id, pid}
+      and a file with {argv, env, cwd}         {event: failed, id, why}
+    {op: end, id, grace_s}                     {event: exited, id, code, signal}
+    {op: stop, grace_s}                        {event: gone, id, count}
+                                               {event: escapee, pid, name}
+                                               {event: unfit, why}
+
+How it finds what a worker left behind: the keeper and every worker are child
+subreapers, so an orphan falls to its worker and, when that is gone, to the
+keeper. A child is known from the statement that forks it; so any other child of
+the keeper is an escapee, and is killed.
+
+The supervisor's death is the end of file on the socket: everything is ended
+then, and the keeper leaves when nothing is left.
+"""
+
+import collections
+import errno
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from typing import Any
+
+if not __package__:
+    # Run as a program: our own folder becomes the package, behind the standard library.
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    __package__ = os.path.basename(os.path.dirname(os.path.abspath(__file__)))
+
+from .forking import Program, WorkerEnds, fork_worker
+from .kernel import PR_SET_NAME, Stat, become_subreaper, children_of, prctl, read_stat, signal_tree
+
+#: Between SIGTERM and SIGKILL when the supervisor is gone without a word.
+ORPHANED_GRACE_S = 0.5
+#: While workers run, how often it looks for escapees that nothing announced.
+SCAN_INTERVAL_S = 1.0
+#: Between two rounds of SIGKILL: doubles from the first to the last.
+FIRST_ROUND_S = 0.005
+LAST_ROUND_S = 0.25
+#: The file of a `start`: far above what execve takes, so that nothing larger is read.
+MAX_PROGRAM_BYTES = 16 * 1024 * 1024
+#: Unsent packets: above it nothing more is read from a supervisor that does not read.
+MAX_OUTBOX_PACKETS = 4096
+#: Handled in one go before the loop looks at everything else again.
+MAX_PACKETS_PER_TURN = 64
+MAX_REAPED_PER_TURN = 1024
+#: Processes of one worker remembered by identity.
+MAX_MET = 65_536
+#: Descriptors: each worker starting and each process in a round needs some.
+WANTED_NOFILE = 65_536
+PACKET_BYTES = 65_536
+DESCRIPTORS_PER_START = 5
+
+
+class Worker:
+    """A worker from its fork until nothing of its tree is left."""
+
+    def __init__(self, ident: int, pid: int, error_fd: int, what: str) -> None:
+        self.ident = ident
+        self.pid = pid
+        #: Open until the exec has succeeded or failed.
+        self.error_fd: int | None = error_fd
+        self.failed = False
+        self.what = what
+        self.running = True
+        #: When SIGKILL is due; None while nobody asked to end it.
+        self.kill_at: float | None = None
+        #: The processes of its tree that were met while ending it.
+        self.met: set[tuple[int, int]] = set()
+
+    def meet(self, stats: list[Stat]) -> None:
+        if len(self.met) < MAX_MET:
+            self.met.update(stat.identity for stat in stats)
+
+
+class Escapee:
+    """An unknown child of the keeper, and whose tree it may have belonged to."""
+
+    def __init__(self, stat: Stat, owners: list[Worker], certain: bool) -> None:
+        self.stat = stat
+        self.owners = owners
+        #: It was met in its owner's tree or bears its session: it shares its owner's grace.
+        self.certain = certain
+
+
+class Keeper:
+    """The loop, and all it knows. Nothing in it may block."""
+
+    def __init__(self, control: socket.socket) -> None:
+        control.setblocking(False)
+        self._control = control
+        self._control_fd = control.fileno()
+        self._outbox: collections.deque[bytes] = collections.deque()
+        #: Children by number, from their fork until they are reaped.
+        self._known: dict[int, Worker] = {}
+        #: By the supervisor's number, until nothing of the tree is left.
+        self._workers: dict[int, Worker] = {}
+        self._escapees: dict[int, Escapee] = {}
+        self._by_error_fd: dict[int, Worker] = {}
+        self._stopping = False
+        self._supervisor_gone = False
+        self._round_s = FIRST_ROUND_S
+        self._group = os.getpgrp()
+        self._nofile = _raise_nofile()
+        self._wake_fd, write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.signal(signal.SIGCHLD, _ignore)
+        signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+        self._say(event="ready")
+
+    def run(self) -> None:
+        """Serves until the supervisor is gone or says stop, and nothing is left."""
+        while True:
+            timeout_s = self._sweep()
+            if self._stopping and not children_of(os.getpid()):
+                self._flush()
+                return
+            if self._known:
+                timeout_s = min(timeout_s, SCAN_INTERVAL_S)
+            self._wait(timeout_s)
+
+    def _wait(self, timeout_s: float) -> None:
+        poller = select.poll()
+        poller.register(self._wake_fd, select.POLLIN)
+        for fd in self._by_error_fd:
+            poller.register(fd, select.POLLIN)
+        if not self._supervisor_gone:
+            # A hang-up is told even when nothing is asked for.
+            wanted = select.POLLIN if len(self._outbox) < MAX_OUTBOX_PACKETS else 0
+            poller.register(self._control, wanted | (select.POLLOUT if self._outbox else 0))
+        milliseconds = None if timeout_s == float("inf") else max(0, int(timeout_s * 1000) + 1)
+        for fd, happened in poller.poll(milliseconds):
+            if fd == self._wake_fd:
+                _drain(fd)
+            elif fd in self._by_error_fd:
+                self._hear_exec(self._by_error_fd[fd])
+            elif fd != self._control_fd or self._supervisor_gone:
+                continue
+            elif happened & (select.POLLHUP | select.POLLERR | select.POLLNVAL):
+                self._lose_supervisor()
+            else:
+                if happened & select.POLLIN:
+                    self._receive()
+                if happened & select.POLLOUT:
+                    self._flush()
+
+    # The supervisor
+
+    def _receive(self) -> None:
+        for _ in range(MAX_PACKETS_PER_TURN):
+            try:
+                data, descriptors, _, _ = socket.recv_fds(
+                    self._control, PACKET_BYTES, DESCRIPTORS_PER_START, socket.MSG_CMSG_CLOEXEC
+                )
+            except BlockingIOError:
+                return
+            except OSError:
+                data, descriptors = b"", []
+            try:
+                if not data:
+                    self._lose_supervisor()
+                    return
+                self._obey(json.loads(data), descriptors)
+            finally:
+                for fd in descriptors:
+                    os.close(fd)
+            if len(self._outbox) >= MAX_OUTBOX_PACKETS:
+                return
+
+    def _obey(self, message: dict[str, Any], descriptors: list[int]) -> None:
+        match message["op"]:
+            case "start":
+                self._start(message["id"], descriptors)
+            case "end":
+                worker = self._workers.get(message["id"])
+                if worker is not None:
+                    self._end(worker, message["grace_s"])
+            case "stop":
+                self._end_everything(message["grace_s"])
+
+    def _lose_supervisor(self) -> None:
+        if not self._supervisor_gone:
+            self._supervisor_gone = True
+            self._outbox.clear()
+            self._control.close()
+            self._end_everything(ORPHANED_GRACE_S)
+
+    def _say(self, **message: Any) -> None:
+        if not self._supervisor_gone:
+            self._outbox.append(json.dumps(message).encode())
+            self._flush()
+
+    def _flush(self) -> None:
+        while self._outbox:
+            try:
+                self._control.send(self._outbox[0])
+            except BlockingIOError:
+                return
+            except OSError:
+                self._lose_supervisor()
+                return
+            self._outbox.popleft()
+
+    # Starting
+
+    def _start(self, ident: int, descriptors: list[int]) -> None:
+        what = "the worker"
+        try:
+            if self._stopping:
+                raise InterruptedError("the host is stopping")
+            if len(descriptors) != DESCRIPTORS_PER_START:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            program = _read_program(descriptors[-1])
+            what = os.fsdecode(program.argv[0])
+            ends = WorkerEnds(*descriptors[:-1])
+            pid, error_fd = fork_worker(program, ends, self._nofile)
+        except OSError as error:
+            why = error.strerror or str(error)
+            self._say(event="failed", id=ident, why=f"{what} could not be started: {why}")
+            return
+        worker = Worker(ident, pid, error_fd, what)
+        self._known[pid] = self._workers[ident] = self._by_error_fd[error_fd] = worker
+
+    def _hear_exec(self, worker: Worker) -> None:
+        """Reads how the exec went; called when the error pipe can be read or the child is dead."""
+        fd = worker.error_fd
+        if fd is None:
+            return
+        try:
+            data = os.read(fd, 256)
+        except BlockingIOError:
+            if worker.running:
+                return
+            data = b""
+        os.close(fd)
+        del self._by_error_fd[fd]
+        worker.error_fd = None
+        if not data:
+            self._say(event="started", id=worker.ident, pid=worker.pid)
+            return
+        worker.failed = True
+        step, _, number = data.partition(b"\0")
+        why = os.strerror(int(number)) if int(number) else "it could not be set up"
+        if step == b"folder":
+            why = f"its working folder cannot be entered: {why}"
+        self._say(event="failed", id=worker.ident, why=f"{worker.what} could not be started: {why}")
+
+    # Ending
+
+    def _end(self, worker: Worker, grace_s: float) -> None:
+        first = worker.kill_at is None
+        due = time.monotonic() + grace_s
+        worker.kill_at = due if worker.kill_at is None else min(worker.kill_at, due)
+        self._round_s = FIRST_ROUND_S
+        if first and grace_s > 0 and worker.running:
+            worker.meet(signal_tree(worker.pid, signal.SIGTERM))
+
+    def _end_everything(self, grace_s: float) -> None:
+        self._stopping = True
+        for worker in list(self._workers.values()):
+            self._end(worker, grace_s)
+
+    def _sweep(self) -> float:
+        """One round over everything that has to end. Answers in how many seconds to look again."""
+        more = self._reap()
+        now = time.monotonic()
+        wait_s = 0.0 if more else float("inf")
+        busy = False
+        for pid in children_of(os.getpid()):
+            if pid not in self._known:
+                escapee = self._escapees.get(pid) or self._meet_escapee(pid)
+                if escapee is None:
+                    continue
+                due = _shared_grace(escapee, now)
+                if due is None:
+                    stats = signal_tree(pid, signal.SIGKILL)
+                    for owner in escapee.owners[:1]:
+                        owner.meet(stats)
+                    busy = True
+                else:
+                    wait_s = min(wait_s, due - now)
+        for worker in self._known.values():
+            if worker.kill_at is None:
+                continue
+            if worker.kill_at <= now:
+                worker.meet(signal_tree(worker.pid, signal.SIGKILL))
+                busy = True
+            else:
+                wait_s = min(wait_s, worker.kill_at - now)
+        self._tell_gone()
+        if not busy:
+            self._round_s = FIRST_ROUND_S
+            return wait_s
+        wait_s = min(wait_s, self._round_s)
+        self._round_s = min(self._round_s * 2, LAST_ROUND_S)
+        return wait_s
+
+    def _meet_escapee(self, pid: int) -> Escapee | None:
+        stat = read_stat(pid)
+        if stat is None:
+            return None
+        everyone = self._workers.values()
+        owners = [one for one in everyone if stat.identity in one.met or stat.session == one.pid]
+        certain = bool(owners)
+        if not owners:
+            # Nobody can tell whose it was: everyone who is on the way out waits for it.
+            owners = [one for one in everyone if not one.running or one.kill_at is not None]
+        for owner in owners[:1]:
+            owner.meet([stat])
+        if not owners:
+            self._say(event="escapee", pid=pid, name=stat.name)
+        escapee = self._escapees[pid] = Escapee(stat, owners, certain)
+        self._round_s = FIRST_ROUND_S
+        return escapee
+
+    def _reap(self) -> bool:
+        """Reaps what died, by number. Answers whether there may be more."""
+        for _ in range(MAX_REAPED_PER_TURN):
+            try:
+                # Only looks who it is (WNOWAIT): a status is taken by number, for its owner.
+                dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return False
+            if dead is None:
+                return False
+            pid = dead.si_pid
+            stat = read_stat(pid)
+            worker = self._known.get(pid)
+            escapee = self._escapees.get(pid)
+            if worker is None and escapee is None:
+                escapee = self._meet_escapee(pid)
+            in_grace = (
+                _in_grace(worker, time.monotonic())
+                if worker is not None
+                else escapee is not None and _shared_grace(escapee, time.monotonic()) is not None
+            )
+            if stat is not None and not in_grace:
+                self._kill_group(stat.group)
+            os.waitpid(pid, 0)
+            self._escapees.pop(pid, None)
+            if worker is not None:
+                del self._known[pid]
+                self._bury(worker, dead)
+        return True
+
+    def _kill_group(self, group: int) -> None:
+        """Kills a process group at one stroke: catches what forks faster than it can be found.
+
+        Only while an unreaped child of ours is its member: then the number is
+        taken, and all its members are of a worker's session, since a group can
+        be joined only from within its session.
+        """
+        if group > 1 and group != self._group:
+            try:
+                os.killpg(group, signal.SIGKILL)
+            except OSError:
+                pass  # nobody but the dead is in it, or it is another user's
+
+    def _bury(self, worker: Worker, dead: os.waitid_result) -> None:
+        worker.running = False
+        self._hear_exec(worker)
+        if worker.failed:
+            return
+        by_exit = dead.si_code == os.CLD_EXITED
+        self._say(
+            event="exited",
+            id=worker.ident,
+            code=dead.si_status if by_exit else None,
+            signal=None if by_exit else dead.si_status,
+        )
+
+    def _tell_gone(self) -> None:
+        waited_for = {id(owner) for one in self._escapees.values() for owner in one.owners}
+        for worker in [one for one in self._workers.values() if not one.running]:
+            if id(worker) not in waited_for:
+                del self._workers[worker.ident]
+                if not worker.failed:
+                    others = {pid for pid, _ in worker.met} - {worker.pid}
+                    self._say(event="gone", id=worker.ident, count=1 + len(others))
+
+
+def _in_grace(worker: Worker, now: float) -> bool:
+    return worker.kill_at is not None and worker.kill_at > now
+
+
+def _shared_grace(escapee: Escapee, now: float) -> float | None:
+    """Until when an escapee may still end by itself; None: it is killed now.
+
+    What was told to end together with its worker has the same grace, also
+    when the worker was quicker. Everything else has none.
+    """
+    if not escapee.certain:
+        return None
+    due = [one.kill_at for one in escapee.owners if one.kill_at is not None and one.kill_at > now]
+    return min(due) if due else None
+
+
+def _read_program(fd: int) -> Program:
+    size = os.fstat(fd).st_size
+    if size > MAX_PROGRAM_BYTES:
+        raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
+    with open(fd, "rb", closefd=False) as file:
+        file.seek(0)
+        said = json.loads(file.read(size))
+    return Program(
+        argv=[_to_bytes(word) for word in said["argv"]],
+        env={_to_bytes(name): _to_bytes(value) for name, value in said["env"].items()},
+        cwd=_to_bytes(said["cwd"]),
+    )
+
+
+def _to_bytes(text: str) -> bytes:
+    # Not os.fsencode: the two programs may run under different locales.
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _raise_nofile() -> tuple[int, int]:
+    """Takes more descriptors for ourselves; answers the limits that workers get."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = WANTED_NOFILE if hard == resource.RLIM_INFINITY else min(WANTED_NOFILE, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return soft, hard
+
+
+def _drain(fd: int) -> None:
+    try:
+        while os.read(fd, 4096):
+            pass
+    except BlockingIOError:
+        pass
+
+
+def _ignore(_number: int, _frame: object) -> None:
+    """SIGCHLD needs a handler, or it wakes nobody."""
+
+
+def main() -> int:
+    """Runs the keeper on the descriptor named by the first argument."""
+    # Only the supervisor's word or its end stop us: not a terminal, not a shutdown
+    # that signals everybody while workers still run.
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    control = socket.socket(fileno=int(sys.argv[1]))
+    missing = _missing_means()
+    if missing is not None:
+        control.send(json.dumps({"event": "unfit", "why": missing}).encode())
+        return 1
+    become_subreaper()
+    prctl(PR_SET_NAME, b"ahpd-keeper\0")
+    Keeper(control).run()
+    return 0
+
+
+def _missing_means() -> str | None:
+    """What this machine lacks, as a sentence."""
+    if not hasattr(os, "pidfd_open") or not hasattr(signal, "pidfd_send_signal"):
+        return "this Python was built without pidfd_open, which ending processes needs (Linux 5.3)"
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError as error:
+        return f"the kernel refuses pidfd_open, which ending processes needs: {error.strerror}"
+    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        return "/proc/<pid>/task/<tid>/children is missing (a kernel without CONFIG_PROC_CHILDREN)"
+    return None
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Exception:
+        # Workers die with this thread; the supervisor sweeps what they leave.
+        traceback.print_exc()
+        sys.exit(1)
