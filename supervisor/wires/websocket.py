@@ -41,6 +41,8 @@ class WebSocketLine(TextLine):
         # The code and reason with which this side closes, once it has decided to.
         self._closing: tuple[int, str] | None = None
         stream.on_finished = self._begin_end
+        if stream.finished:
+            self._begin_end()
 
     def send(self, text: str) -> None:
         if self._closing is not None or self._stream.finished:
@@ -54,6 +56,11 @@ class WebSocketLine(TextLine):
     @property
     def buffered_bytes(self) -> int:
         return self._buffer.size_bytes
+
+    @property
+    def is_closing(self) -> bool:
+        """This end has begun to close."""
+        return self._closing is not None
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         self._begin_close(code, reason)
