@@ -95,9 +95,12 @@ async def bind(host: str, port: int, *, tls: ssl.SSLContext | None = None) -> "B
     Raises:
         ListenError: the port is in use, or the address cannot be bound.
     """
+    if not 0 <= port <= 65535:
+        # The resolver would take it modulo 65536, and the host listen somewhere else.
+        raise ListenError(f"{port} is no port: 0 to 65535")
     try:
         listeners = await trio.open_tcp_listeners(port, host=host)
-    except (OSError, OverflowError, UnicodeError) as error:
+    except (OSError, UnicodeError) as error:
         raise ListenError(_bind_sentence(host, port, error)) from None
     if port == 0:
         # A name with several addresses got several free ports. One address is told.
@@ -435,8 +438,6 @@ def _peer_of(stream: trio.SocketStream) -> str:
 
 
 def _bind_sentence(host: str, port: int, error: Exception) -> str:
-    if isinstance(error, OverflowError):
-        return f"{port} is no port: 0 to 65535"
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return f"port {port} on {host} is in use by another program"
     if isinstance(error, OSError) and error.errno == errno.EACCES:
