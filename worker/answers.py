@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from attrs import frozen
 
 from ..contracts.frames import PART_BYTES, Failure, Success
-from ..contracts.json import JsonError, encode_json
+from ..contracts.json import encode_json
 from ..contracts.shapes import unstructure
 from ..contracts.worker_wire import FAILURE_NO_MEMBER, FAILURE_RAISED, Items, Part
 from .port import WorkerPort
@@ -52,10 +52,9 @@ def reply(port: WorkerPort, ident: str, answered: Answered) -> None:
         for batch in cut(parts):
             port.tell("worker.part", Part(id=ident, items=batch))
         port.send(Success(id=ident, result=unstructure(result)))
-    except JsonError as error:
+    except (ValueError, RecursionError) as error:
+        # Not JSON, too large, or so deep that walking it failed.
         port.send(Failure(id=ident, code=FAILURE_RAISED, message=f"the answer {error}"))
-    except ValueError as error:
-        port.send(Failure(id=ident, code=FAILURE_RAISED, message=f"the answer is too long: {error}"))
 
 
 def cut(items: Sequence[Any]) -> Iterator[list[Any]]:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from ..contracts.ahp.uris import chat_uri, subagent_chat_id
-from ..contracts.frames import MAX_FRAME_BYTES, Event, encode_frame
-from ..contracts.json import MAX_NESTING, JsonError, decode_json
+from ..contracts.frames import Event
+from ..contracts.json import JsonError
 from ..contracts.worker_wire import Account, Create, FileEdit, SubagentOpened
-from .port import WorkerPort
+from .port import WorkerPort, encoded
+from .turns import ENDINGS
 
 #: Actions whose `content` continues what was said before, and the field that says of what.
 _STREAMED: Mapping[str, str] = {
@@ -21,9 +22,6 @@ _STREAMED: Mapping[str, str] = {
     "chat/reasoning": "partId",
     "chat/toolCallDelta": "toolCallId",
 }
-
-#: What ends a turn; nothing continues after it.
-ENDINGS = frozenset({"chat/turnComplete", "chat/error", "chat/turnCancelled"})
 
 #: How many parts can have half a character held back at a time.
 MAX_HELD = 256
@@ -148,16 +146,11 @@ def _encoded(channel: str, action: Mapping[str, Any]) -> bytes:
     kind = action["type"]
     payload = {"channel": channel, "action": dict(action)}
     try:
-        data = encode_frame(Event(event="agent.emit", payload=payload))
-        if data.count(b"{") + data.count(b"[") > MAX_NESTING:
-            decode_json(data)
+        return encoded(Event(event="agent.emit", payload=payload))
     except JsonError as error:
         raise JsonError(f"the action {kind} {error}") from None
-    if len(data) > MAX_FRAME_BYTES:
-        raise ValueError(
-            f"the action {kind} is {len(data)} bytes, more than a frame holds ({MAX_FRAME_BYTES})"
-        )
-    return data
+    except ValueError as error:
+        raise ValueError(f"the action {kind} {error}") from None
 
 
 def _joined(text: str) -> str:

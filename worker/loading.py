@@ -1,4 +1,4 @@
-"""Finding an agent: `module:callable`, from the environment or the agent path, and its description."""
+"""Finding an agent by `module:callable`, in the environment or the agent path; what it is."""
 
 import importlib
 import os

@@ -1,4 +1,4 @@
-"""The worker's end of the pipe: requests come in as the loop runs, frames go out before a call ends.
+"""The worker's end of the pipe: requests come in on the loop, frames go out before a call ends.
 
 Writing is plain and blocking, from any thread: a full pipe holds the agent back,
 and that is the back-pressure. Reading is trio's.
@@ -7,7 +7,7 @@ and that is the back-pressure. Reading is trio's.
 import os
 import select
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import trio
@@ -23,6 +23,7 @@ from ..contracts.frames import (
     encode_frame,
     parse_request,
 )
+from ..contracts.json import MAX_NESTING, JsonError, decode_json
 from ..contracts.shapes import unstructure
 
 READ_BYTES = 64 * 1024
@@ -47,7 +48,7 @@ class WorkerPort:
         self._on_gone = on_gone
         self._writing = threading.Lock()
 
-    async def requests(self) -> AsyncIterator[Request | BadFrame]:
+    async def requests(self) -> AsyncGenerator[Request | BadFrame, None]:
         """The host's requests, unchecked but for their envelope; ends when the host is gone.
 
         A request longer than a frame ends it too, after one `BadFrame`: what
@@ -74,18 +75,8 @@ class WorkerPort:
         self.send(Event(event=event, payload=unstructure(payload)))
 
     def send(self, frame: Frame) -> None:
-        """Sends one frame.
-
-        Raises:
-            JsonError: it cannot be said in JSON.
-            ValueError: it is larger than `MAX_FRAME_BYTES`.
-        """
-        data = encode_frame(frame)
-        if len(data) > MAX_FRAME_BYTES:
-            raise ValueError(
-                f"{len(data)} bytes are more than a frame holds ({MAX_FRAME_BYTES} bytes)"
-            )
-        self.write(data)
+        """Sends one frame; raises as `encoded` does."""
+        self.write(encoded(frame))
 
     def write(self, data: bytes) -> None:
         """Writes one encoded frame and its newline; waits while the pipe is full. Any thread."""
@@ -106,3 +97,21 @@ class WorkerPort:
             poll.register(self._fd_out, select.POLLOUT)
             poll.poll()
             return 0
+
+
+def encoded(frame: Frame) -> bytes:
+    """The frame as the host will take it: it ends a worker that sends anything else.
+
+    Raises:
+        JsonError: it cannot be said in JSON, or is nested too deep.
+        ValueError: it is larger than `MAX_FRAME_BYTES`.
+    """
+    data = encode_frame(frame)
+    if data.count(b"{") + data.count(b"[") > MAX_NESTING:
+        try:
+            decode_json(data)
+        except JsonError as error:
+            raise JsonError(f"cannot be said in JSON: {error}") from None
+    if len(data) > MAX_FRAME_BYTES:
+        raise ValueError(f"is {len(data)} bytes, more than a frame holds ({MAX_FRAME_BYTES} bytes)")
+    return data

@@ -1,7 +1,8 @@
 """Serving the host: each request is checked, started in the order it came, and answered once."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from typing import Any
 
 import trio
 
@@ -54,7 +55,7 @@ class _Service:
     """The table of handlers, which grows when the agent is loaded."""
 
     def __init__(
-        self, port: WorkerPort, nursery: trio.Nursery, leave: Callable[[], trio.abc.Awaitable]
+        self, port: WorkerPort, nursery: trio.Nursery, leave: Callable[[], Awaitable[None]]
     ) -> None:
         self._port = port
         self._nursery = nursery
@@ -73,7 +74,7 @@ class _Service:
             self._fail(request, FAILURE_BAD_REQUEST, "`worker.load` comes before everything else")
             return
         try:
-            payload = structure(request.payload, shapes[0])
+            payload: Any = structure(request.payload, shapes[0])
         except ShapeError as error:
             self._fail(request, FAILURE_BAD_REQUEST, f"{request.type}: {error}")
             return
@@ -83,7 +84,7 @@ class _Service:
         self,
         request: Request,
         handler: Handler,
-        payload: object,
+        payload: Any,
         *,
         task_status: trio.TaskStatus[None],
     ) -> None:

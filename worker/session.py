@@ -1,14 +1,11 @@
 """Running one session of an agent: its start, its turns, what is asked of it, its end."""
 
 import os
-import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
 import trio
-from attrs import define, field
 
 from ..contracts.authoring import SESSION_OPTIONAL, Start
 from ..contracts.worker_wire import (
@@ -29,7 +26,7 @@ from ..contracts.worker_wire import (
     TurnOver,
 )
 from .answers import Answered, Handlers, Refused, no_member
-from .emission import ENDINGS, Outlet
+from .emission import Outlet
 from .members import (
     awaits,
     call,
@@ -44,6 +41,7 @@ from .members import (
     verdict,
 )
 from .port import WorkerPort
+from .turns import Turn, Turns
 
 #: How long a cancelled or closed turn may still wait on a person before the worker
 #: says that the rule `parked-settles` is broken.
@@ -51,9 +49,6 @@ PARKED_GRACE_S = 1.0
 
 #: How long `agent_id` may take where no request of the host waits for it.
 AGENT_ID_LIMIT_S = 5.0
-
-#: How many ended turns are remembered, so that one said back is not taken for a new one.
-REMEMBERED_TURNS = 64
 
 #: Requests that are one call of one member, answered by its verdict: the member,
 #: the fields it is always given, and those it is given where it has a parameter for them.
@@ -81,23 +76,6 @@ _ASKED: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
 _SETTLES = {"request.confirm": "tool_call_id", "request.answer": "request_id"}
 
 
-@define(eq=False)
-class _Turn:
-    """A turn that runs: as a task of ours, or (`scope` is None) in the agent's own ways."""
-
-    id: str
-    started_s: float = field(factory=time.monotonic)
-    scope: trio.CancelScope | None = None
-    ended: bool = False
-    """An ending was emitted."""
-    cancelled: bool = False
-    over: trio.Event = field(factory=trio.Event)
-    """The agent's part in it is over."""
-
-    def duration_ms(self) -> int:
-        return round((time.monotonic() - self.started_s) * 1000)
-
-
 class SessionRunner:
     """Runs the one session of this process.
 
@@ -123,10 +101,7 @@ class SessionRunner:
         self._seed: list[Any] = []
         self._outlet: Outlet | None = None
         self._live: Any = None
-        self._turns: dict[str, _Turn] = {}
-        self._ended_ids: deque[str] = deque(maxlen=REMEMBERED_TURNS)
-        #: What waits on a person, by its id: the turn it belongs to and what it is.
-        self._parked: dict[str, tuple[str | None, str]] = {}
+        self._turns = Turns(self._ended)
 
     def handlers(self) -> Handlers:
         asked = {request: partial(self._ask, request) for request in _ASKED}
@@ -158,7 +133,7 @@ class SessionRunner:
                 folder = request.working_directory
                 message = f"the working folder {folder} cannot be entered: {error.strerror}"
                 raise Refused(FAILURE_RAISED, message) from None
-        self._outlet = Outlet(self._port, request, self._heard)
+        self._outlet = Outlet(self._port, request, self._turns.heard)
         session = await settled(self._agent.create(self._start(request, self._outlet)))
         if member(session, "begin") is None:
             kind = type(session).__name__
@@ -223,9 +198,9 @@ class SessionRunner:
 
     async def _begin(self, request: Begin) -> Taken | Answered:
         session = self._session()
-        if request.turn_id in self._turns:
+        if self._turns.running(request.turn_id) is not None:
             return Taken(accepted=False, reason=f"the turn {request.turn_id} runs already")
-        turn = self._turns[request.turn_id] = _Turn(request.turn_id)
+        turn = self._turns.add(request.turn_id)
         try:
             answer = call(
                 session.begin,
@@ -243,10 +218,10 @@ class SessionRunner:
             return Answered(result=Taken(accepted=True), then=run)
         taken = verdict(answer)
         if not taken.accepted:
-            self._forget(turn)
+            self._turns.forget(turn)
         return taken
 
-    async def _run(self, turn: _Turn, scope: trio.CancelScope, begun: Awaitable[Any]) -> None:
+    async def _run(self, turn: Turn, scope: trio.CancelScope, begun: Awaitable[Any]) -> None:
         """An `async def begin`, from its first statement to its last."""
         try:
             # The handler is outside: the scope takes its own Cancelled out of a group first.
@@ -258,32 +233,25 @@ class SessionRunner:
             self._end(turn, {"type": "chat/turnComplete"})
         await self._over(turn)
 
-    def _end_by(self, turn: _Turn, error: BaseException) -> None:
+    def _end_by(self, turn: Turn, error: BaseException) -> None:
         report(f"`begin` of the turn {turn.id}", error)
         told = {"errorType": error_type(error), "message": error_text(error)}
         self._end(turn, {"type": "chat/error", "part": {"kind": "error", "error": told}})
 
-    def _end(self, turn: _Turn, ending: dict[str, Any]) -> None:
+    def _end(self, turn: Turn, ending: dict[str, Any]) -> None:
         """Says the ending, where the agent said none and nobody cancelled the turn."""
         if turn.ended or turn.cancelled or self._outlet is None:
             return
         whole = {**ending, "turnId": turn.id, "duration": turn.duration_ms()}
         self._outlet.emit("chat", whole)
 
-    async def _over(self, turn: _Turn) -> None:
+    async def _over(self, turn: Turn) -> None:
         """Tells the host, once, that the agent's part in the turn is over."""
         if turn.over.is_set():
             return
-        self._forget(turn)
+        self._turns.forget(turn)
         await self._tell_agent_id()
         self._port.tell("turn.over", TurnOver(turn_id=turn.id))
-
-    def _forget(self, turn: _Turn) -> None:
-        turn.over.set()
-        self._turns.pop(turn.id, None)
-        self._ended_ids.append(turn.id)
-        for ident, _ in self._parked_in(turn):
-            self._parked.pop(ident, None)
 
     async def _tell_agent_id(self) -> None:
         ident = None
@@ -294,7 +262,7 @@ class SessionRunner:
 
     async def _cancel(self, request: TurnNamed) -> Taken | Answered:
         session = self._session()
-        turn = self._turns.get(request.turn_id)
+        turn = self._turns.running(request.turn_id)
         if turn is None:
             return Taken(accepted=False, reason=f"no turn {request.turn_id} runs")
         function = member(session, "cancel")
@@ -319,14 +287,14 @@ class SessionRunner:
         function = member(self._session(), "resume")
         if function is None:
             raise no_member("session", "resume")
-        turn = self._turns.setdefault(request.turn_id, _Turn(request.turn_id))
+        turn = self._turns.running(request.turn_id) or self._turns.add(request.turn_id)
         try:
             taken = verdict(await settled(function(request.turn_id)))
         except Exception:
-            self._forget(turn)
+            self._turns.forget(turn)
             raise
         if not taken.accepted:
-            self._forget(turn)
+            self._turns.forget(turn)
         return taken
 
     # -- what is asked, and the end ---------------------------------------------------
@@ -337,7 +305,7 @@ class SessionRunner:
         if function is None:
             raise no_member("session", name)
         if settles := _SETTLES.get(request):
-            self._parked.pop(getattr(payload, settles), None)
+            self._turns.settle(getattr(payload, settles))
         result = call(
             function,
             *(getattr(payload, one) for one in given),
@@ -353,7 +321,7 @@ class SessionRunner:
         return Items(items=items_of(answer, "`completions`"))
 
     async def _close(self, request: Close) -> Answered:
-        turns = [turn for turn in self._turns.values() if turn.scope is not None]
+        turns = [turn for turn in self._turns.all_running() if turn.scope is not None]
         for turn in turns:
             turn.cancelled = True
             if turn.scope is not None:
@@ -368,82 +336,31 @@ class SessionRunner:
         await self._watch_parked(turns, "closed")
         return Answered(result=Nothing(), then=self._leave)
 
-    async def _watch_parked(self, turns: list[_Turn], what: str) -> None:
+    async def _watch_parked(self, turns: list[Turn], what: str) -> None:
         with trio.move_on_after(PARKED_GRACE_S):
             for turn in turns:
                 await turn.over.wait()
         for turn in turns:
-            waits = [description for _, description in self._parked_in(turn)]
+            waits = self._turns.parked_in(turn)
             if waits and not turn.over.is_set():
                 detail = f"the turn {turn.id} was {what} and still waits on {', '.join(waits)}"
-                self._port.tell("worker.ruleBroken", RuleBroken(rule="parked-settles", detail=detail))
+                self._port.tell(
+                    "worker.ruleBroken", RuleBroken(rule="parked-settles", detail=detail)
+                )
 
     def _session(self) -> Any:
         if self._live is None:
             raise Refused(FAILURE_BAD_REQUEST, "there is no session yet")
         return self._live
 
-    # -- what the agent says ----------------------------------------------------------
-
-    def _heard(self, channel: str, action: Mapping[str, Any]) -> None:
-        """Watches the chat for endings and for what parks. Called from any thread, one at a time."""
-        if channel != "chat":
-            return
-        kind, turn_id = action["type"], action.get("turnId")
-        if not isinstance(turn_id, str):
-            turn_id = None
-        if kind in ENDINGS:
-            turn = self._turns.get(turn_id) if turn_id is not None else None
-            if turn is not None:
-                turn.ended = True
-                if turn.scope is None:
-                    self._soon(turn)
-        elif kind == "chat/turnStarted":
-            # A turn that the agent starts by itself; any other is swallowed by the host.
-            if turn_id is not None and not self._turns and turn_id not in self._ended_ids:
-                self._turns[turn_id] = _Turn(turn_id)
-        else:
-            self._heard_parking(kind, turn_id, action)
-
-    def _heard_parking(self, kind: str, turn_id: str | None, action: Mapping[str, Any]) -> None:
-        call_id = action.get("toolCallId")
-        if kind == "chat/inputRequested":
-            request = action.get("request")
-            ident = request.get("id") if isinstance(request, Mapping) else None
-            if isinstance(ident, str):
-                self._parked[ident] = (None, f"the question {ident}")
-        elif kind == "chat/inputCompleted":
-            self._parked.pop(str(action.get("requestId")), None)
-        elif not isinstance(call_id, str):
-            return
-        elif (kind == "chat/toolCallReady" and action.get("confirmed") is None) or (
-            kind == "chat/toolCallComplete" and action.get("requiresResultConfirmation") is True
-        ):
-            self._parked[call_id] = (turn_id, f"the tool call {call_id}")
-        elif kind in (
-            "chat/toolCallConfirmed",
-            "chat/toolCallResultConfirmed",
-            "chat/toolCallComplete",
-        ):
-            self._parked.pop(call_id, None)
-
-    def _parked_in(self, turn: _Turn) -> list[tuple[str, str]]:
-        """What is parked in that turn; a question says no turn, so it is the running one's."""
-        return [
-            (ident, description)
-            for ident, (turn_id, description) in list(self._parked.items())
-            if turn_id is None or turn_id == turn.id
-        ]
-
-    def _soon(self, turn: _Turn) -> None:
-        """Has the loop say that a turn in the agent's own ways is over."""
+    def _ended(self, turn: Turn) -> None:
+        """A turn in the agent's own ways ended: has the loop say that it is over. Any thread."""
 
         def start() -> None:
-            if turn.scope is None and not turn.over.is_set():
-                try:
-                    self._nursery.start_soon(self._over, turn)
-                except RuntimeError:
-                    pass  # The worker is leaving, and nobody waits for this turn any more.
+            try:
+                self._nursery.start_soon(self._over, turn)
+            except RuntimeError:
+                pass  # The worker is leaving, and nobody waits for this turn any more.
 
         try:
             self._loop.run_sync_soon(start)
