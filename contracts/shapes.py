@@ -29,6 +29,20 @@ class ShapeError(ValueError):
     """A value has not the shape asked for; the message names the member and what was expected."""
 
 
+class MemberError(ValueError):
+    """For attrs validators: what is wrong with a member, in the wire's names.
+
+    Args:
+        member: where inside the object, such as `initialMessage.text`.
+        what: what was expected there.
+    """
+
+    def __init__(self, member: str, what: str) -> None:
+        super().__init__(member, what)
+        self.member = member
+        self.what = what
+
+
 class _Expected(ValueError):
     """What a leaf should have been; `structure` adds where it stands."""
 
@@ -92,6 +106,8 @@ def _first_fault(error: BaseException, at: str) -> tuple[str, str]:
             place = f"{at}[{index}]" if isinstance(index, int) else f"{at}.{index}"
             return _first_fault(inner, place)
         return _first_fault(others[0], at)
+    if isinstance(error, MemberError):
+        return f"{at}.{error.member}", error.what
     return at, str(error)
 
 

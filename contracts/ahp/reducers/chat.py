@@ -197,12 +197,16 @@ def _appending_to(kind: str) -> Rule:
 
 
 def _find_part(parts: list[Any], part_id: str) -> tuple[int, State] | None:
+    # The first of that id; a tool call's id is its `toolCallId`. Kept flat: with
+    # a thousand parts this loop is what a delta costs.
     for index, part in enumerate(parts):
-        tool_call = tool_call_of(part)
-        if tool_call is not None:
-            if tool_call.get("toolCallId") == part_id:
+        if not isinstance(part, dict):
+            continue
+        if part.get("kind") == "toolCall":
+            tool_call = part.get("toolCall")
+            if isinstance(tool_call, dict) and tool_call.get("toolCallId") == part_id:
                 return index, part
-        elif isinstance(part, dict) and part.get("id") == part_id:
+        elif part.get("id") == part_id:
             return index, part
     return None
 
