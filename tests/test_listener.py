@@ -375,7 +375,11 @@ async def test_garbage_in_place_of_a_tls_handshake_ends_that_connection_alone(
     client_context = ssl.create_default_context(cafile=str(certificate[0]))
     with trio.fail_after(20):
         async with listening(tls=tls_context(*certificate), handshake_timeout_s=1) as listener:
-            for garbage in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\xff\xff" * 50, b""):
+            for garbage in (
+                b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+                b"\x16\x03\x01\xff\xff" * 50,
+                b"",
+            ):
                 async with await RawClient.connect(listener.address.port) as client:
                     await client.send(garbage)
                     await client.ended()

@@ -97,7 +97,7 @@ class WebSocketLine(TextLine):
 
     def _begin_close(self, code: int, reason: str) -> None:
         if self._closing is None and not self._stream.finished:
-            self._closing = (code, reason)
+            self._closing = self.close_code, self.close_reason = code, reason
             self._begin_end()
 
     def _begin_end(self) -> None:
@@ -121,14 +121,20 @@ class WebSocketLine(TextLine):
                 await self._wake.wait()
 
     async def _say_goodbye(self) -> None:
-        if self._stream.finished:
-            fault = self._fault()
-            self.close_code, self.close_reason = fault or self._told()
-            if fault is not None and await self._stream.send_close(*fault):
-                await self._stream.linger()
-        elif self._closing is not None:
-            self.close_code, self.close_reason = self._closing
-            await self._connection.aclose(self.close_code, self.close_reason)
+        if self._closing is not None and self._connection.closed is None:
+            await self._connection.aclose(*self._closing)
+            return
+        # The client ended it, or a fault of its. The route may hear of that before the
+        # library has let go of the stream, and have asked to close: nothing is sent
+        # while the library may still be answering.
+        self._begin_end()
+        while not self._stream.finished:
+            self._wake = trio.Event()
+            await self._wake.wait()
+        fault = self._fault()
+        self.close_code, self.close_reason = fault or self._told()
+        if fault is not None and await self._stream.send_close(*fault):
+            await self._stream.linger()
 
     def _fault(self) -> tuple[int, str] | None:
         """What the client did wrong that it has not been told of yet."""

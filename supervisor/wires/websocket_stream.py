@@ -129,7 +129,11 @@ class WebSocketStream(trio.abc.Stream):
             self._opened.set()
         elif self._opened.is_set() and is_close_frame(data):
             self.close_sent = True
-        await self._write(data)
+        try:
+            await self._write(data)
+        except trio.BrokenResourceError:
+            self._finish()
+            raise
 
     async def wait_send_all_might_not_block(self) -> None:
         """Waits until the transport could take a byte."""
