@@ -126,3 +126,21 @@ def _nests_deeper_than(value: Any, limit: int) -> bool:
 def _containers_in(value: Any) -> Iterable[Any]:
     children = value.values() if isinstance(value, dict) else value
     return [child for child in children if isinstance(child, (dict, list))]
+
+
+def same_json(left: Any, right: Any) -> bool:
+    """Whether two JSON values say the same, as JSON means it.
+
+    `True` is not `1`, and `1.0` is `1`. What both share is not walked twice.
+    """
+    if left is right:
+        return True
+    if isinstance(left, bool) or isinstance(right, bool):
+        return False
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(
+            same_json(item, right[key]) for key, item in left.items()
+        )
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same_json, left, right))
+    return bool(left == right)

@@ -1,0 +1,532 @@
+"""The host: the one nursery under which everything runs, and what all wires share.
+
+It owns the numbered stream, the sessions and chats by id, the agents, the
+clients it admitted and the seats of those that are connected. Wires translate
+between a connection and the methods here; nothing here knows a wire.
+"""
+
+import hashlib
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import structlog
+import trio
+from attrs import frozen
+
+from ..contracts.ahp.actions import ACTIONS, check_action, client_may_dispatch
+from ..contracts.ahp.errors import AhpError, ErrorCode
+from ..contracts.ahp.reducers import reduce_root
+from ..contracts.ahp.uris import ROOT_URI, parse_channel
+from .agents import Agents, AgentUnavailable
+from .bounds import Bounds
+from .configuration import AgentConfig
+from .processes.launcher import Launcher
+from .processes.output_log import OutputLog
+from .sessions.channel import Channel, Seat
+from .sessions.chat import Chat
+from .sessions.clock import now
+from .sessions.dispatch import Dispatched
+from .sessions.session import Session
+from .sessions.settings import initial_settings
+from .sessions.stream import Stream
+from .sessions.turns import Happening
+from .store.interface import ClientRecord, Store
+from .store.ledger import Ledger
+
+Json = dict[str, Any]
+
+#: How long burying the dead may take after a graceful stop, of `stop_timeout_s`.
+BURIAL_SHARE = 0.8
+
+
+@frozen(kw_only=True)
+class Admitted:
+    """A client this host knows: it may `reconnect`."""
+
+    client_id: str
+    version: str
+    last_seen_s: float
+
+
+class Host:
+    """Everything that outlives a connection. Made by `open_host`.
+
+    Attributes:
+        nursery: what runs as long as the host does.
+        stream: the numbers.
+        root: the root channel.
+        sessions, chats: by id.
+    """
+
+    def __init__(
+        self,
+        *,
+        nursery: trio.Nursery,
+        launcher: Launcher,
+        ledger: Ledger,
+        first_seq: int,
+        bounds: Bounds,
+        agents: Mapping[str, AgentConfig],
+        agent_path: Sequence[str],
+        state_dir: Path,
+    ) -> None:
+        self.nursery = nursery
+        self.launcher = launcher
+        self.ledger = ledger
+        self.bounds = bounds
+        self.state_dir = state_dir
+        self.stopping = False
+        self.stream = Stream(
+            first_seq=first_seq, max_events=bounds.replay_events, max_bytes=bounds.replay_bytes
+        )
+        self.sessions: dict[str, Session] = {}
+        self.chats: dict[str, Chat] = {}
+        self._by_uri: dict[str, Channel] = {}
+        self._creating: dict[str, trio.Event] = {}
+        self._logs: dict[str, OutputLog] = {}
+        self._seats: dict[int, Seat] = {}
+        self._admitted: OrderedDict[str, Admitted] = OrderedDict()
+        self._created_s: deque[float] = deque(maxlen=bounds.sessions_per_minute)
+        self._mark = hashlib.sha256(str(state_dir.resolve()).encode()).hexdigest()[:16]
+        self.agents = Agents(
+            agents,
+            launcher=launcher,
+            bounds=bounds,
+            nursery=nursery,
+            mark=self._mark,
+            agent_path=agent_path,
+            log_of=self.log_of,
+            on_change=self._agents_changed,
+        )
+        self.root = Channel(
+            uri=ROOT_URI,
+            family="root",
+            state={"agents": self.agents.infos(), "activeSessions": 0},
+            owner_id="",
+            reduce=reduce_root,
+            stream=self.stream,
+            ledger=ledger,
+        )
+
+    # -- names ------------------------------------------------------------------------
+
+    def resolve(self, uri: str) -> Channel | None:
+        """The channel that a URI in any spelling names, or None.
+
+        A known channel under exactly this spelling comes first, then by id: one
+        session's `annotations` is no session of that name.
+        """
+        if uri == ROOT_URI:
+            return self.root
+        exact = self._by_uri.get(uri)
+        if exact is not None:
+            return exact
+        name = parse_channel(uri)
+        if name is None:
+            return None
+        match name.family:
+            case "root":
+                return self.root
+            case "session":
+                session = self.sessions.get(name.id)
+                return session.channel if session is not None else None
+            case "chat":
+                chat_named = self.chats.get(name.id)
+                return chat_named.channel if chat_named is not None else None
+
+    def session_at(self, uri: str) -> Session:
+        """The session that a URI names.
+
+        Raises:
+            AhpError: -32001, there is none.
+        """
+        name = parse_channel(uri)
+        session = self.sessions.get(name.id) if name and name.family == "session" else None
+        if session is None:
+            raise AhpError(ErrorCode.SESSION_NOT_FOUND, f"There is no session {uri[:200]}.")
+        return session
+
+    def chat_at(self, uri: str) -> Chat:
+        """The chat that a URI names.
+
+        Raises:
+            AhpError: -32008, there is none.
+        """
+        channel = self.resolve(uri)
+        chat = self.owner_of(channel) if channel is not None else None
+        if not isinstance(chat, Chat):
+            raise AhpError(ErrorCode.RESOURCE_NOT_FOUND, f"There is no chat {uri[:200]}.")
+        return chat
+
+    def owner_of(self, channel: Channel) -> "Session | Chat | None":
+        """The session or chat whose channel this is; None for the root."""
+        for held in (self.sessions, self.chats):
+            owner = held.get(channel.owner_id)
+            if owner is not None and owner.channel is channel:
+                return owner
+        return None
+
+    def find(self, given: str) -> list["Session | Chat"]:
+        """The sessions and chats that a person may mean: by id, URI, or beginning of an id.
+
+        An exact match comes alone. A session's default chat has the session's id
+        and is the session.
+        """
+        name = parse_channel(given) if ":" in given else None
+        wanted = name.id if name is not None else unquote(given)
+        if name is not None and name.family == "chat" and wanted not in self.sessions:
+            exact: Session | Chat | None = self.chats.get(wanted)
+        else:
+            exact = self.sessions.get(wanted) or self.chats.get(wanted)
+        if exact is not None:
+            return [exact]
+        sessions = [held for id, held in self.sessions.items() if id.startswith(wanted)]
+        chats = [
+            held
+            for id, held in self.chats.items()
+            if id.startswith(wanted) and id not in self.sessions
+        ]
+        return [*sessions, *chats] if wanted else []
+
+    # -- seats ------------------------------------------------------------------------
+
+    def take_seat(self, seat: Seat) -> Seat | None:
+        """A connection is there. Answers the one of the same client that it takes the place of."""
+        replaced = next(
+            (held for held in self._seats.values() if held.client_id == seat.client_id), None
+        )
+        self._seats[id(seat)] = seat
+        return replaced
+
+    def leave_seat(self, seat: Seat) -> None:
+        """A connection ended: its subscriptions go, and its client's part in sessions, unless
+        the client is there on another connection already."""
+        if self._seats.pop(id(seat), None) is None:
+            return
+        for channel in self._channels():
+            channel.unsubscribe(seat)
+        if all(held.client_id != seat.client_id for held in self._seats.values()):
+            for session in self.sessions.values():
+                session.client_left(seat.client_id)
+
+    def admit(self, client_id: str, version: str) -> None:
+        """Remembers a client, so that it may reconnect."""
+        self._admitted.pop(client_id, None)
+        self._admitted[client_id] = Admitted(
+            client_id=client_id, version=version, last_seen_s=trio.current_time()
+        )
+        while len(self._admitted) > self.bounds.admitted_clients:
+            self._admitted.popitem(last=False)
+        self.ledger.store.put_client(ClientRecord(id=client_id, version=version, last_seen=now()))
+
+    def admitted(self, client_id: str) -> Admitted | None:
+        """What is remembered of a client, if anything still is."""
+        known = self._admitted.get(client_id)
+        if known is None:
+            return None
+        age_s = trio.current_time() - known.last_seen_s
+        return known if age_s < self.bounds.admitted_days * 86_400 else None
+
+    def notify(self, method: str, params: Json) -> None:
+        """Sends a notification of the root channel to everyone who is subscribed to it."""
+
+        def telling() -> None:
+            for subscription in list(self.root.subscriptions.values()):
+                subscription.seat.send_notification(
+                    method, {"channel": subscription.spelling, **params}
+                )
+
+        self.ledger.tell(telling)
+
+    # -- dispatching ------------------------------------------------------------------
+
+    def dispatch(self, seat: Seat, uri: str, client_seq: int, action: Json) -> None:
+        """A client's action: exactly one envelope answers it; silence for an unknown channel."""
+        channel = self.resolve(uri)
+        if channel is None:
+            return
+        dispatched = Dispatched(
+            seat=seat, channel=channel, spelling=uri, client_seq=client_seq, action=action
+        )
+        reason = self._unfit(channel, action)
+        if reason is not None:
+            dispatched.refuse(reason)
+            return
+        owner = self.owner_of(channel)
+        if owner is None:
+            dispatched.refuse(f"this host does not serve {action['type']}")
+        else:
+            owner.dispatch(dispatched)
+
+    def _unfit(self, channel: Channel, action: Json) -> str | None:
+        kind = action.get("type")
+        if not isinstance(kind, str) or kind not in ACTIONS:
+            return f"there is no action {str(kind)[:80]}"
+        if self.stopping:
+            return "the host is stopping"
+        if not client_may_dispatch(kind):
+            return f"{kind} is not a client's to say"
+        if kind.partition("/")[0] != channel.family:
+            return f"{kind} does not belong on a {channel.family} channel"
+        wrong = check_action(action)
+        return f"{kind}: {wrong}" if wrong is not None else None
+
+    # -- sessions ---------------------------------------------------------------------
+
+    async def create_session(
+        self,
+        uri: str,
+        *,
+        provider: str | None = None,
+        directories: Sequence[str] = (),
+        config: Json | None = None,
+        progress_token: str | None = None,
+        active_client: Json | None = None,
+    ) -> Session:
+        """Makes a session under the URI that its client chose; it becomes ready by itself.
+
+        Waits for the agent's description, at most `catalogue_timeout_s`: no action
+        carries a schema, so a session has its settings from its first snapshot on.
+
+        Raises:
+            AhpError: -32003 taken, -32002 no such agent, -32602 the URI or a setting does
+                not fit, or a bound is reached.
+        """
+        name = parse_channel(uri)
+        if name is None or name.family != "session":
+            raise AhpError(ErrorCode.INVALID_PARAMS, f"{uri[:200]} names no session.")
+        if name.id in self.sessions or name.id in self.chats or name.id in self._creating:
+            raise AhpError(ErrorCode.SESSION_ALREADY_EXISTS, f"There is a session {uri[:200]}.")
+        agent = provider or self.agents.default
+        if agent is None or agent not in self.agents.by_name:
+            known = ", ".join(self.agents.by_name)
+            raise AhpError(
+                ErrorCode.PROVIDER_NOT_FOUND, f"There is no agent {agent}; there are: {known}."
+            )
+        self._hold_rate()
+        made = self._creating[name.id] = trio.Event()
+        try:
+            settings, fault = await self._settings_for(agent, config or {})
+            if self.stopping:
+                raise AhpError(ErrorCode.INTERNAL_ERROR, "The host is stopping.")
+            session = Session(
+                self,
+                id=name.id,
+                spelling=uri,
+                agent=agent,
+                directories=list(directories),
+                settings=settings,
+                progress_token=progress_token,
+            )
+            self.sessions[name.id] = session
+        finally:
+            del self._creating[name.id]
+            made.set()
+        if active_client is not None:
+            session.say({"type": "session/activeClientSet", "activeClient": active_client})
+        self.ledger.store.put_session(session.record())
+        self._count_sessions()
+        self.notify("root/sessionAdded", {"summary": session.summary()})
+        if fault is not None:
+            session.fail_creation(fault)
+        else:
+            session.default_chat.start_worker()
+        return session
+
+    async def when_created(self, uri: str) -> None:
+        """Waits for a session of that name that is just being made, if one is.
+
+        A client may subscribe in the same breath in which it creates.
+        """
+        name = parse_channel(uri)
+        made = self._creating.get(name.id) if name is not None else None
+        if made is not None:
+            await made.wait()
+
+    async def _settings_for(self, agent: str, wished: Json) -> tuple[Json | None, str | None]:
+        try:
+            described = await self.agents.describe(agent)
+        except AgentUnavailable as fault:
+            return None, str(fault)
+        values = initial_settings(described.schema, described.defaults, wished)
+        if isinstance(values, str):
+            raise AhpError(ErrorCode.INVALID_PARAMS, f"config: {values}")
+        return {"schema": described.schema, "values": values}, None
+
+    def dispose_session(self, session: Session) -> list[Chat]:
+        """Ends a session: what is parked settled, turns ended, processes told to end.
+
+        Answers its chats, whose workers may still be dying.
+        """
+        session.line.refuse_all("the session was disposed")
+        chats = list(session.chats.values())
+        for chat in [chat for chat in chats if chat is not session.default_chat]:
+            if chat.id in session.chats:
+                session.remove_chat(chat)
+        session.remove_chat(session.default_chat)
+        session.removed = True
+        del self.sessions[session.id]
+        self.ledger.store.remove_session(session.id)
+        self._count_sessions()
+        self.notify("root/sessionRemoved", {"session": session.spelling})
+        session.channel.subscriptions.clear()
+        return chats
+
+    def create_chat(
+        self,
+        session: Session,
+        uri: str,
+        *,
+        initial_message: Json | None,
+        directories: Sequence[str],
+    ) -> Chat:
+        """Adds a chat to a session whose agent can have several.
+
+        Raises:
+            AhpError: -32010 taken, -32602 the agent has one chat a session, or a bound.
+        """
+        name = parse_channel(uri)
+        if name is None or name.family != "chat":
+            raise AhpError(ErrorCode.INVALID_PARAMS, f"{uri[:200]} names no chat.")
+        if name.id in self.chats or name.id in self.sessions:
+            raise AhpError(ErrorCode.ALREADY_EXISTS, f"There is a chat {uri[:200]}.")
+        described = self.agents.by_name[session.agent].description
+        capabilities = (described.capabilities if described else None) or {}
+        if "multipleChats" not in capabilities:
+            raise AhpError(
+                ErrorCode.INVALID_PARAMS, f"The agent {session.agent} has one chat a session."
+            )
+        if len(session.chats) >= self.bounds.max_chats_per_session:
+            raise AhpError(
+                ErrorCode.INVALID_PARAMS,
+                f"The session has {self.bounds.max_chats_per_session} chats already.",
+            )
+        chat = session.open_chat(name.id, uri, title="", directories=list(directories))
+        if initial_message is not None:
+            chat.start_turn(initial_message)
+        return chat
+
+    def remove_chat(self, chat: Chat) -> list[Chat]:
+        """Ends a chat; a default chat ends its session. Answers the chats that ended."""
+        session = chat.session
+        if chat is session.default_chat:
+            return self.dispose_session(session)
+        session.remove_chat(chat)
+        return [chat]
+
+    def listed(self) -> list[Session]:
+        """Every session, newest change first."""
+        return sorted(
+            self.sessions.values(), key=lambda held: (held.modified_at, held.id), reverse=True
+        )
+
+    def _hold_rate(self) -> None:
+        if len(self.sessions) >= self.bounds.max_sessions:
+            raise AhpError(
+                ErrorCode.INVALID_PARAMS, f"The host has {self.bounds.max_sessions} sessions."
+            )
+        at_s, created = trio.current_time(), self._created_s
+        if created and len(created) == created.maxlen and created[0] > at_s - 60:
+            raise AhpError(
+                ErrorCode.INVALID_PARAMS,
+                f"More than {created.maxlen} sessions were created within a minute.",
+            )
+        created.append(at_s)
+
+    def _count_sessions(self) -> None:
+        count = len(self.sessions)
+        self.root.publish({"type": "root/activeSessionsChanged", "activeSessions": count})
+
+    def _agents_changed(self) -> None:
+        self.root.publish({"type": "root/agentsChanged", "agents": self.agents.infos()})
+
+    # -- chats ------------------------------------------------------------------------
+
+    def add_chat(self, chat: Chat) -> None:
+        """A session made a chat."""
+        self.chats[chat.id] = chat
+        self._by_uri[chat.channel.uri] = chat.channel
+
+    def forget_chat(self, chat: Chat) -> None:
+        """A session's chat is gone: nobody is subscribed to it any more."""
+        self.chats.pop(chat.id, None)
+        self._by_uri.pop(chat.channel.uri, None)
+        self.ledger.store.remove_chat(chat.id)
+        self.ledger.tell(chat.channel.subscriptions.clear)
+        log = self._logs.pop(chat.id, None)
+        if log is not None:
+            self.nursery.start_soon(_close_log_after, chat, log)
+
+    def log_of(self, id: str) -> OutputLog:
+        """The log of a chat or of an agent's catalogue worker."""
+        log = self._logs.get(id)
+        if log is None:
+            log = OutputLog(self.state_dir / "logs", id, max_bytes=self.bounds.log_bytes)
+            self._logs[id] = log
+        return log
+
+    def _channels(self) -> list[Channel]:
+        sessions = [session.channel for session in self.sessions.values()]
+        return [self.root, *sessions, *(chat.channel for chat in self.chats.values())]
+
+    # -- the end ----------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Ends every turn as interrupted and every worker with its grace, within the stop limit."""
+        if self.stopping:
+            return
+        self.stopping = True
+        for chat in list(self.chats.values()):
+            chat.line.refuse_all("the host is stopping")
+            chat.happens(Happening.HOST_STOPS)
+        with trio.move_on_after(self.bounds.stop_timeout_s * BURIAL_SHARE):
+            for chat in self.chats.values():
+                if chat.conversation is not None:
+                    await chat.conversation.ended.wait()
+            await self.ledger.store.commit()
+
+
+async def _close_log_after(chat: Chat, log: OutputLog) -> None:
+    if chat.conversation is not None:
+        await chat.conversation.ended.wait()
+    log.close()
+
+
+@asynccontextmanager
+async def open_host(
+    *,
+    launcher: Launcher,
+    store: Store,
+    bounds: Bounds,
+    agents: Mapping[str, AgentConfig],
+    agent_path: Sequence[str],
+    state_dir: Path,
+) -> AsyncIterator[Host]:
+    """A running host. On leaving it is stopped gracefully, then whatever is left is cancelled."""
+    kept = await store.open()
+    ledger = Ledger(store)
+    async with trio.open_nursery() as nursery:
+        host = Host(
+            nursery=nursery,
+            launcher=launcher,
+            ledger=ledger,
+            first_seq=kept.next_seq,
+            bounds=bounds,
+            agents=agents,
+            agent_path=agent_path,
+            state_dir=state_dir,
+        )
+        nursery.start_soon(ledger.run)
+        nursery.start_soon(host.agents.describe_all)
+        try:
+            yield host
+        finally:
+            with trio.CancelScope(shield=True):
+                await host.stop()
+                await store.close()
+            nursery.cancel_scope.cancel()
+    structlog.get_logger().info("host stopped", sessions=len(host.sessions))

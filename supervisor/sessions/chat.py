@@ -1,0 +1,560 @@
+"""One chat: its channel, its turn machine, its queue, and the worker that answers in it.
+
+State changes only by actions that the chat publishes; nothing here waits, so
+every happening is taken whole before the next. What the worker says arrives in
+`emissions`, what clients do in `chat_actions`; both end in the methods here.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import structlog
+import trio
+from attrs import frozen
+
+from ...contracts.ahp.reducers import reduce_chat
+from ...contracts.worker_wire import Begin, ClientGone, Created, Steer, Taken, TurnNamed
+from ..processes.output_log import OutputLog
+from ..store.interface import ChatRecord
+from . import chat_actions, emissions
+from .agent_rules import Memory
+from .channel import Channel
+from .client_rules import owner_of
+from .clock import Stopwatch, now
+from .conversation import Conversation, Outcome
+from .dispatch import Dispatched, DispatchLine
+from .gathering import Gathering
+from .parked import parked_in, settling
+from .stream import Origin
+from .turns import TABLE, Happening, Phase, Step
+
+if TYPE_CHECKING:
+    from .session import Session
+
+Json = dict[str, Any]
+
+
+@frozen(kw_only=True)
+class Facts:
+    """What a happening brings along for its steps."""
+
+    dispatched: Dispatched | None = None
+    """The client's action that asked for it."""
+    action: Json | None = None
+    """The agent's action."""
+    how: str = ""
+    """How the worker died; follows "the agent's process"."""
+
+
+@frozen(kw_only=True)
+class TurnToBegin:
+    """A turn that clients see running and no worker has been told of yet."""
+
+    turn_id: str
+    message: Json
+
+
+class Chat:
+    """A conversation of a session.
+
+    Attributes:
+        id: unique in the host.
+        parent: the chat whose agent opened this one as a subagent's, if one did. Such
+            a chat has no worker of its own and is read-only for clients.
+    """
+
+    def __init__(
+        self,
+        session: "Session",
+        *,
+        id: str,
+        uri: str,
+        state: Json,
+        parent: "Chat | None" = None,
+        tool_call_id: str | None = None,
+    ) -> None:
+        host = session.host
+        self.session = session
+        self.id = id
+        self.parent = parent
+        self.tool_call_id = tool_call_id
+        self.channel = Channel(
+            uri=uri,
+            family="chat",
+            owner_id=id,
+            state=state,
+            reduce=reduce_chat,
+            stream=host.stream,
+            ledger=host.ledger,
+            flush=self.flush,
+        )
+        self.gathering = Gathering(host.nursery, self.publish, self._gather_window_s)
+        self.line = DispatchLine(host.nursery, self._take)
+        self.conversation: Conversation | None = None
+        self.queue_paused = False
+        self.agent_id: str | None = None
+        self.rewind_at: str | None = None
+        self.removed = False
+        self.stopping = False
+        self.log: OutputLog = host.log_of(id)
+        self.unacknowledged: set[str] = set()
+        self._known_turns = {turn["id"] for turn in state["turns"]}
+        self._known_requests: set[str] = set(_request_ids(state))
+        self._stopwatch = Stopwatch()
+        self._to_begin: TurnToBegin | None = None
+        self._kept_turns = 0
+        self._misses: list[float] = []
+        self._mentioned: set[str] = set()
+
+    def _gather_window_s(self) -> float:
+        wished = [
+            subscription.max_latency_ms
+            for subscription in self.channel.subscriptions.values()
+            if subscription.max_latency_ms is not None
+        ]
+        return min([self.session.host.bounds.gather_window_ms, *wished]) / 1000
+
+    # -- looking ----------------------------------------------------------------------
+
+    @property
+    def state(self) -> Json:
+        """The chat's state, up to what is still being gathered."""
+        return self.channel.state
+
+    @property
+    def turn_id(self) -> str | None:
+        """The running turn's id."""
+        turn = self.state.get("activeTurn")
+        return str(turn["id"]) if turn is not None else None
+
+    @property
+    def phase(self) -> Phase:
+        """What the chat is doing."""
+        if self.turn_id is None:
+            return Phase.IDLE
+        return Phase.WAITING if parked_in(self.state) else Phase.RUNNING
+
+    @property
+    def memory(self) -> Memory:
+        """What judging an agent's action needs beside the state."""
+        return Memory(
+            elapsed_ms=self._stopwatch.elapsed_ms,
+            known_turns=self._known_turns,
+            known_requests=self._known_requests,
+            unacknowledged=self.unacknowledged,
+            titled_by_person=self.session.titled_by_person,
+        )
+
+    @property
+    def worker(self) -> Conversation | None:
+        """The worker that runs this chat's agent: a subagent's is its parent's."""
+        return self.parent.worker if self.parent is not None else self.conversation
+
+    def record(self) -> ChatRecord:
+        """What a store keeps of this chat, beside its ended turns."""
+        head = {key: value for key, value in self.state.items() if key != "turns"}
+        return ChatRecord(
+            id=self.id,
+            session=self.session.id,
+            uri=self.channel.uri,
+            agent_id=self.agent_id,
+            queue_paused=self.queue_paused,
+            turn_count=len(self.state["turns"]),
+            head=head,
+        )
+
+    # -- changing ---------------------------------------------------------------------
+
+    def publish(self, action: Json, origin: Origin | None = None) -> bool:
+        """Applies an action and sends it; answers whether it changed anything."""
+        changed = self.channel.publish(action, origin) is not None
+        if changed:
+            self.after_change(action)
+        return changed
+
+    def say(self, action: Json) -> bool:
+        """Publishes an action of the host's own, after what is being gathered."""
+        self.flush()
+        return self.publish(action)
+
+    def flush(self) -> None:
+        """Publishes what is being gathered."""
+        self.gathering.flush()
+
+    def after_change(self, action: Json) -> None:
+        """Remembers what the action opened, keeps the chat, and lets the session mirror it."""
+        kind = action["type"]
+        if kind == "chat/turnStarted":
+            self._known_turns.add(action["turnId"])
+            self._stopwatch = Stopwatch()
+        elif kind == "chat/toolCallStart":
+            self._known_requests.add(action["toolCallId"])
+        elif kind == "chat/inputRequested":
+            self._known_requests.add(action["request"]["id"])
+        self._keep()
+        self.session.chat_changed(self, kind)
+
+    def _keep(self) -> None:
+        if self.removed:
+            return
+        store = self.session.host.ledger.store
+        turns = self.state["turns"]
+        self._kept_turns = min(self._kept_turns, len(turns))
+        while self._kept_turns < len(turns):
+            store.put_turn(self.id, self._kept_turns, turns[self._kept_turns])
+            self._kept_turns += 1
+        store.put_chat(self.record())
+
+    def happens(self, happening: Happening, facts: Facts | None = None) -> None:
+        """Takes the steps that the table names for this happening in this phase."""
+        self.flush()
+        for step in TABLE[happening][self.phase]:
+            STEPS[step](self, facts or Facts())
+
+    # -- clients ----------------------------------------------------------------------
+
+    def dispatch(self, dispatched: Dispatched) -> None:
+        """Answers a client's action, now or when those before it are answered."""
+        self.flush()
+        if chat_actions.overtakes(self, dispatched):
+            self.line.overtake(dispatched, "the turn was cancelled")
+        else:
+            self.line.add(dispatched)
+
+    def _take(self, dispatched: Dispatched) -> Any:
+        return chat_actions.take(self, dispatched)
+
+    def accept(self, dispatched: Dispatched) -> bool:
+        """Applies a client's action and echoes it; answers whether it changed anything."""
+        changed = dispatched.accept()
+        if changed:
+            self.after_change(dispatched.action)
+        return changed
+
+    # -- turns ------------------------------------------------------------------------
+
+    def begin(self, turn_id: str, message: Json) -> None:
+        """Hands a turn that clients see running to the worker, as soon as one can take it."""
+        self._to_begin = TurnToBegin(turn_id=turn_id, message=message)
+        self._advance()
+
+    def start_turn(self, message: Json, *, queued_id: str | None = None) -> str:
+        """Starts a turn of the host's making, from a queued or an initial message."""
+        turn_id = str(uuid4())
+        action = {
+            "type": "chat/turnStarted",
+            "turnId": turn_id,
+            "startedAt": now(),
+            "message": message,
+        }
+        self.say(action if queued_id is None else {**action, "queuedMessageId": queued_id})
+        self.begin(turn_id, message)
+        return turn_id
+
+    def settle_parked(self) -> None:
+        """Answers everything that waits on a person as cancelled."""
+        for parked in parked_in(self.state):
+            self.say(settling(parked))
+
+    def end_turn(self, kind: str, **fields: Any) -> None:
+        """Ends the running turn by an ending of the host's own."""
+        if self.turn_id is not None:
+            elapsed = self._stopwatch.elapsed_ms
+            self.say({"type": kind, "turnId": self.turn_id, "duration": elapsed, **fields})
+
+    def end_turn_with_error(self, error_type: str, message: str) -> None:
+        """Ends the running turn by `chat/error`."""
+        error = {"errorType": error_type, "message": message}
+        self.end_turn("chat/error", part={"kind": "error", "error": error})
+
+    def fail_turn(self, error_type: str, message: str) -> None:
+        """Ends whatever runs with an error, parked first, and pauses the queue."""
+        self._to_begin = None
+        if self.turn_id is not None:
+            self.settle_parked()
+            self.end_turn_with_error(error_type, message)
+            self.queue_paused = True
+
+    def client_left(self, client_id: str) -> None:
+        """A client's connection ended: the tool calls that it ran fail, and the agent hears."""
+        running = self.state.get("activeTurn")
+        calls = [
+            part["toolCall"]
+            for part in (running["responseParts"] if running is not None else [])
+            if part.get("kind") == "toolCall"
+        ]
+        for call in calls:
+            if owner_of(call) == client_id and call["status"] == "running":
+                result = {
+                    "success": False,
+                    "pastTenseMessage": "The client that ran this tool has left",
+                    "error": {"message": f"the client {client_id} has left"},
+                }
+                named = {"turnId": self.turn_id, "toolCallId": call["toolCallId"]}
+                self.say({"type": "chat/toolCallComplete", **named, "result": result})
+        if self.worker is not None and "client_gone" in self.worker.members:
+            self.worker.tell("session.clientGone", ClientGone(client_id=client_id))
+
+    def steer(self, id: str, message: Json) -> None:
+        """Offers a steering message to the agent; what it does not take begins the next turn."""
+
+        def heard(outcome: Outcome) -> None:
+            if isinstance(outcome, Taken) and outcome.accepted:
+                removed = {"type": "chat/pendingMessageRemoved", "kind": "steering", "id": id}
+                self.say(removed)
+
+        if self.worker is not None:
+            self.worker.tell(
+                "turn.steer", Steer(id=id, text=message["text"], message=message), heard
+            )
+
+    # -- the worker -------------------------------------------------------------------
+
+    def start_worker(self) -> None:
+        """Starts a worker for this chat; what waits to begin is handed to it when it is ready."""
+        if self.parent is None and self.conversation is None and not self.stopping:
+            self.conversation = self.session.make_conversation(self)
+            self.session.host.nursery.start_soon(self.conversation.run)
+
+    def replace_worker(self) -> None:
+        """Ends the worker; the next turn, or the one that waits, gets a new one."""
+        conversation, self.conversation = self.conversation, None
+        self.unacknowledged.clear()
+        if conversation is not None:
+            conversation.end(self.session.host.bounds.kill_grace_s)
+        self._advance()
+
+    def _advance(self) -> None:
+        if self._to_begin is None or self.parent is not None:
+            return
+        if self.conversation is None:
+            self.start_worker()
+        elif self.conversation.ready and not self.unacknowledged:
+            to_begin, self._to_begin = self._to_begin, None
+            model = to_begin.message.get("model")
+            begin = Begin(
+                turn_id=to_begin.turn_id,
+                text=to_begin.message["text"],
+                model=model.get("id") if isinstance(model, dict) else None,
+                message=to_begin.message,
+            )
+            conversation = self.conversation
+            conversation.tell(
+                "turn.begin",
+                begin,
+                lambda outcome: self._begun(conversation, begin.turn_id, outcome),
+                timeout_s=self.session.host.bounds.begin_timeout_s,
+            )
+
+    def _begun(self, conversation: Conversation, turn_id: str, outcome: Outcome) -> None:
+        if conversation is not self.conversation or turn_id != self.turn_id:
+            return
+        if isinstance(outcome, trio.TooSlowError):
+            limit_s = self.session.host.bounds.begin_timeout_s
+            conversation.fail(f"did not take the turn within {limit_s:g} s")
+        elif isinstance(outcome, Taken):
+            if not outcome.accepted:
+                self._failed_to_begin(outcome.reason or "The agent refused the turn.")
+        elif conversation.ready:
+            self._failed_to_begin(f"The agent could not begin the turn: {outcome}")
+
+    def _failed_to_begin(self, message: str) -> None:
+        error = {"kind": "error", "error": {"errorType": "agentError", "message": message}}
+        action = {"type": "chat/error", "turnId": self.turn_id, "duration": 0, "part": error}
+        self.happens(Happening.FAILED, Facts(action=action))
+
+    def on_created(self, conversation: Conversation, created: Created) -> None:
+        """The worker has the agent's session; the turn that waits can begin."""
+        if conversation is not self.conversation:
+            return
+        self.rewind_at = None
+        if created.agent_id is not None:
+            self.agent_id = created.agent_id
+        self._keep()
+        self.session.on_created(self, created)
+        self._advance()
+
+    def on_worker_event(self, conversation: Conversation, name: str, payload: Any) -> None:
+        """The worker told something. A worker that was replaced is read and not heard."""
+        if conversation is self.conversation and not self.removed:
+            emissions.on_event(self, name, payload)
+
+    def on_turn_over(self, turn_id: str) -> None:
+        """The agent acknowledged the end of a turn that was cancelled."""
+        if turn_id in self.unacknowledged:
+            self.unacknowledged.discard(turn_id)
+            self._advance()
+
+    def on_ended(self, conversation: Conversation, how: str) -> None:
+        """The worker is gone. One that was replaced or asked to go is no news."""
+        if conversation is not self.conversation:
+            return
+        never_created = not conversation.members
+        structlog.get_logger().info("worker ended", session=self.session.id, chat=self.id, how=how)
+        if self.unacknowledged and self._to_begin is not None and not never_created:
+            # It went because its turn was cancelled; the next turn is not its business.
+            self.replace_worker()
+            return
+        self._to_begin = None
+        self.happens(Happening.WORKER_DIED, Facts(how=how))
+        if never_created:
+            self.session.on_creation_failed(self, f"The agent's process {how}")
+
+    def missed(self, rule: str, detail: str, *, counted: bool = True) -> None:
+        """An agent's action broke a rule: written down; an agent that keeps on is ended."""
+        if not counted and rule + detail in self._mentioned:
+            return
+        if len(self._mentioned) < 100:
+            self._mentioned.add(rule + detail)
+        self.log.write_host_line(f"{rule}: {detail}")
+        conversation = self.worker
+        if not counted or conversation is None:
+            return
+        bounds = self.session.host.bounds
+        at_s = trio.current_time()
+        self._misses.append(at_s)
+        if len(self._misses) >= bounds.broken_actions_limit:
+            self._misses = [
+                missed_s
+                for missed_s in self._misses
+                if missed_s > at_s - bounds.broken_actions_window_s
+            ]
+        if len(self._misses) >= bounds.broken_actions_limit:
+            self._misses.clear()
+            conversation.fail(
+                f"was ended: it broke the protocol's rules {bounds.broken_actions_limit} times "
+                f"within {bounds.broken_actions_window_s:g} s, last `{rule}`"
+            )
+
+    # -- steps ------------------------------------------------------------------------
+
+    def _step_refuse(self, facts: Facts) -> None:
+        if facts.dispatched is not None:
+            running = self.turn_id is not None
+            facts.dispatched.refuse("a turn is running" if running else "no turn is running")
+
+    def _step_drop(self, facts: Facts) -> None:
+        if facts.action is not None:
+            self.missed("one-ending", f"{facts.action['type']} while no turn runs")
+
+    def _step_lift_pause(self, facts: Facts) -> None:
+        self.queue_paused = False
+
+    def _step_pause_queue(self, facts: Facts) -> None:
+        self.queue_paused = True
+        self._keep()
+
+    def _step_begin_turn(self, facts: Facts) -> None:
+        if facts.dispatched is not None:
+            action = facts.dispatched.action
+            self.accept(facts.dispatched)
+            self.begin(action["turnId"], action["message"])
+
+    def _step_settle_parked(self, facts: Facts) -> None:
+        self.settle_parked()
+
+    def _step_end_as_cancelled(self, facts: Facts) -> None:
+        turn_id = self.turn_id
+        if facts.dispatched is not None:
+            self.accept(facts.dispatched)
+        else:
+            self.end_turn("chat/turnCancelled")
+        if self._to_begin is not None and self._to_begin.turn_id == turn_id:
+            self._to_begin = None
+        elif turn_id is not None and self.parent is None:
+            self.unacknowledged.add(turn_id)
+
+    def _step_end_as_said(self, facts: Facts) -> None:
+        if facts.action is not None:
+            self.say(facts.action)
+
+    def _step_end_as_died(self, facts: Facts) -> None:
+        self.end_turn_with_error("workerDied", f"The agent's process {facts.how}")
+
+    def _step_end_as_interrupted(self, facts: Facts) -> None:
+        self.end_turn_with_error("interrupted", "The host was stopped while this turn ran.")
+
+    def _step_tell_cancel(self, facts: Facts) -> None:
+        conversation = self.conversation
+        if conversation is None or not conversation.ready:
+            self.unacknowledged.clear()
+            return
+        for turn_id in list(self.unacknowledged):
+            conversation.tell("turn.cancel", TurnNamed(turn_id=turn_id))
+            conversation.after(
+                self.session.host.bounds.cancel_grace_s, self._when_unheard(conversation, turn_id)
+            )
+
+    def _when_unheard(self, conversation: Conversation, turn_id: str) -> Callable[[], None]:
+        def grace_is_over() -> None:
+            if conversation is self.conversation and turn_id in self.unacknowledged:
+                self.log.write_host_line(f"the cancel of {turn_id} was not heard: replaced")
+                self.replace_worker()
+
+        return grace_is_over
+
+    def _step_drain_queue(self, facts: Facts) -> None:
+        if self.queue_paused or self.turn_id is not None:
+            return
+        # A steering message that the agent did not take comes before the queue.
+        steering = self.state.get("steeringMessage")
+        kind = "steering" if steering is not None else "queued"
+        waiting = [steering] if steering is not None else self.state.get("queuedMessages", [])
+        if waiting:
+            first = waiting[0]
+            self.say({"type": "chat/pendingMessageRemoved", "kind": kind, "id": first["id"]})
+            self.start_turn(first["message"], queued_id=first["id"])
+
+    def _step_forget_worker(self, facts: Facts) -> None:
+        self.conversation = None
+        self.unacknowledged.clear()
+        for chat in self.session.subagents_of(self):
+            chat.happens(Happening.WORKER_DIED, facts)
+
+    def _step_end_worker(self, facts: Facts) -> None:
+        if self.parent is None and self.conversation is not None:
+            self.conversation.end(self.session.host.bounds.kill_grace_s)
+
+    def _step_close_worker(self, facts: Facts) -> None:
+        self.stopping = True
+        if self.parent is None and self.conversation is not None:
+            self.conversation.close(removing=False)
+
+    def _step_remove_chat(self, facts: Facts) -> None:
+        self.removed = True
+        self._to_begin = None
+        self.line.refuse_all("the chat was removed")
+
+
+def _request_ids(state: Json) -> list[str]:
+    running = state.get("activeTurn")
+    ids = []
+    for turn in [*state["turns"], *([running] if running is not None else [])]:
+        for part in turn["responseParts"]:
+            if part.get("kind") == "toolCall":
+                ids.append(part["toolCall"]["toolCallId"])
+            elif part.get("kind") == "inputRequest":
+                ids.append(part["request"]["id"])
+    return ids
+
+
+#: What the chat does for each step of the table.
+STEPS: dict[Step, Callable[[Chat, Facts], None]] = {
+    Step.REFUSE: Chat._step_refuse,
+    Step.DROP: Chat._step_drop,
+    Step.LIFT_PAUSE: Chat._step_lift_pause,
+    Step.PAUSE_QUEUE: Chat._step_pause_queue,
+    Step.BEGIN_TURN: Chat._step_begin_turn,
+    Step.SETTLE_PARKED: Chat._step_settle_parked,
+    Step.END_AS_CANCELLED: Chat._step_end_as_cancelled,
+    Step.END_AS_SAID: Chat._step_end_as_said,
+    Step.END_AS_DIED: Chat._step_end_as_died,
+    Step.END_AS_INTERRUPTED: Chat._step_end_as_interrupted,
+    Step.TELL_CANCEL: Chat._step_tell_cancel,
+    Step.DRAIN_QUEUE: Chat._step_drain_queue,
+    Step.FORGET_WORKER: Chat._step_forget_worker,
+    Step.END_WORKER: Chat._step_end_worker,
+    Step.CLOSE_WORKER: Chat._step_close_worker,
+    Step.REMOVE_CHAT: Chat._step_remove_chat,
+}

@@ -1,0 +1,112 @@
+"""What a worker tells of its conversation, judged and applied to the chat it belongs to.
+
+Ask of each line: what if the worker means harm? Names and shapes were checked
+where the frame came in; here every action is judged by `agent_rules` before it
+touches state, and lands on a channel that this worker may speak on, or nowhere.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ...contracts.worker_wire import (
+    Account,
+    AgentId,
+    Emit,
+    FileEdit,
+    RuleBroken,
+    SubagentOpened,
+    TurnOver,
+)
+from .agent_rules import ENDINGS, Drop, Swallow, judge_chat_action, judge_session_action
+from .turns import Happening
+
+if TYPE_CHECKING:
+    from .chat import Chat
+
+Json = dict[str, Any]
+
+#: An agent's own id for its conversation is kept and travels back; longer ones are not taken.
+MAX_AGENT_ID_CHARS = 4096
+
+
+def on_event(chat: "Chat", name: str, payload: Any) -> None:
+    """Takes an event of the chat's worker."""
+    match payload:
+        case Emit():
+            _emit(chat, payload.channel, payload.action)
+        case TurnOver():
+            chat.on_turn_over(payload.turn_id)
+        case AgentId():
+            if len(payload.agent_id) <= MAX_AGENT_ID_CHARS:
+                chat.agent_id = payload.agent_id
+            else:
+                chat.missed("well-formed", "agent_id() is too long to be kept")
+        case SubagentOpened():
+            chat.session.open_subagent(chat, payload.tool_call_id, payload.request)
+        case RuleBroken():
+            chat.missed(payload.rule[:80], payload.detail[:1000], counted=False)
+        case FileEdit() | Account():
+            chat.missed("not-served", name, counted=False)
+
+
+def _emit(chat: "Chat", channel: str, action: Json) -> None:
+    kind = action.get("type")
+    family = kind.partition("/")[0] if isinstance(kind, str) else ""
+    if channel == "chat" or channel == chat.channel.uri:
+        apply_chat_action(chat, action)
+    elif channel == "session":
+        _apply_session_action(chat, action)
+    elif channel == "terminal" or family in ("terminal", "changeset", "annotations", "canvas"):
+        chat.missed("not-served", f"{family} actions", counted=False)
+    else:
+        subagent = chat.session.subagent_on(chat, channel)
+        if subagent is None:
+            chat.missed("own-channel", f"{str(kind)[:80]} on a channel that is not this agent's")
+        else:
+            apply_chat_action(subagent, action)
+
+
+def apply_chat_action(chat: "Chat", action: Json) -> None:
+    """Judges an agent's action on a chat and applies what it may say."""
+    if chat.stopping:
+        return
+    verdict = judge_chat_action(action, chat.state, chat.memory)
+    if isinstance(verdict, Swallow):
+        return
+    if isinstance(verdict, Drop):
+        chat.missed(verdict.rule, verdict.detail, counted=verdict.counted)
+        return
+    if verdict.mended is not None:
+        chat.missed(verdict.mended, f"{action['type']} was mended")
+    kind = verdict.action["type"]
+    if kind in ENDINGS:
+        from .chat import Facts
+
+        completed = kind == "chat/turnComplete"
+        chat.happens(
+            Happening.COMPLETED if completed else Happening.FAILED, Facts(action=verdict.action)
+        )
+    elif not chat.gathering.add(verdict.action):
+        if _opens_request(kind) and not chat.session.may_park(chat):
+            chat.missed("too-many-parked", f"{kind}: too many requests wait on a person already")
+            return
+        chat.flush()
+        if not chat.publish(verdict.action) and kind in _MUST_CHANGE:
+            chat.missed("changes-nothing", kind)
+
+
+def _apply_session_action(chat: "Chat", action: Json) -> None:
+    if chat.stopping:
+        return
+    verdict = judge_session_action(action, chat.memory)
+    if isinstance(verdict, Drop):
+        chat.missed(verdict.rule, verdict.detail, counted=verdict.counted)
+    elif not isinstance(verdict, Swallow):
+        chat.session.say(verdict.action)
+
+
+def _opens_request(kind: str) -> bool:
+    return kind in ("chat/toolCallReady", "chat/inputRequested", "chat/toolCallStart")
+
+
+#: Actions that mean something went wrong when they change nothing.
+_MUST_CHANGE = frozenset({"chat/toolCallStart", "chat/toolCallComplete", "chat/inputRequested"})
