@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 import trio
-from ws_raw import CLOSE, PING, Closed, RawClient, frame, frame_head, request
 
 from ahpd.supervisor.admission import Admission
 from ahpd.supervisor.bounds import Bounds
 from ahpd.supervisor.listener import Address, Listener, ListenError, bind, tls_context
 from ahpd.supervisor.wires.text_line import TextLine
+from ws_raw import CLOSE, PING, Closed, RawClient, frame, frame_head, request, until
 
 TOKEN = "let-me-in"
 Route = Callable[[TextLine], Awaitable[None]]
@@ -48,12 +48,6 @@ async def listening(
         yield listener
         with trio.fail_after(5):
             await listener.stop()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Waits for what will be so soon; the test bounds the wait."""
-    while not condition():
-        await trio.sleep(0.005)
 
 
 async def open_client(listener: Listener, **options: Any) -> RawClient:
@@ -96,33 +90,40 @@ async def test_the_handshake_says_who_is_let_in(
     target: str, headers: dict[str, str | bytes], status: int
 ) -> None:
     with trio.fail_after(10):
-        async with listening(allow_origins=("http://localhost:3000/",)) as listener:
-            async with await RawClient.connect(listener.address.port) as client:
-                response = await client.handshake(target, headers=headers)
-                assert response.status == status
-                if status != 101:
-                    assert await client.ended()
+        async with (
+            listening(allow_origins=("http://localhost:3000/",)) as listener,
+            await RawClient.connect(listener.address.port) as client,
+        ):
+            response = await client.handshake(target, headers=headers)
+            assert response.status == status
+            if status != 101:
+                assert await client.ended()
             await until(lambda: listener.connections == 0)
 
 
 async def test_a_refusal_says_in_a_sentence_what_is_needed() -> None:
     with trio.fail_after(10):
-        async with listening() as listener:
-            async with await RawClient.connect(listener.address.port) as client:
-                response = await client.handshake("/")
-                assert response.headers["connection"] == "close"
-                assert response.headers["www-authenticate"] == "Bearer"
-                assert b"token" in await client.rest()
+        async with (
+            listening() as listener,
+            await RawClient.connect(listener.address.port) as client,
+        ):
+            response = await client.handshake("/")
+            assert response.headers["connection"] == "close"
+            assert response.headers["www-authenticate"] == "Bearer"
+            assert b"token" in await client.rest()
 
 
 async def test_one_connection_too_many_is_told_503_and_room_is_made_by_leaving() -> None:
     with trio.fail_after(10):
         async with listening(max_connections=2) as listener:
-            async with await open_client(listener), await open_client(listener):
-                async with await RawClient.connect(listener.address.port) as third:
-                    response = await third.handshake(f"/?token={TOKEN}")
-                    assert response.status == 503
-                    assert await third.ended()
+            async with (
+                await open_client(listener),
+                await open_client(listener),
+                await RawClient.connect(listener.address.port) as third,
+            ):
+                response = await third.handshake(f"/?token={TOKEN}")
+                assert response.status == 503
+                assert await third.ended()
             await until(lambda: listener.connections == 0)
             await serves_still(listener)
 
@@ -182,11 +183,13 @@ async def test_what_is_no_handshake_is_answered_and_closed_at_once(
     sent: bytes, status: int
 ) -> None:
     with trio.fail_after(5):
-        async with listening() as listener:
-            async with await RawClient.connect(listener.address.port) as client:
-                await client.send(sent)
-                assert (await client.response()).status == status
-                await client.ended()
+        async with (
+            listening() as listener,
+            await RawClient.connect(listener.address.port) as client,
+        ):
+            await client.send(sent)
+            assert (await client.response()).status == status
+            await client.ended()
             await until(lambda: listener.connections == 0)
             await serves_still(listener)
 
@@ -202,25 +205,29 @@ async def test_clients_that_leave_before_or_in_mid_handshake_hold_nothing() -> N
 
 async def test_a_handshake_that_trickles_is_given_up() -> None:
     with trio.fail_after(10):
-        async with listening(handshake_timeout_s=0.3) as listener:
-            async with await RawClient.connect(listener.address.port) as client:
-                start = trio.current_time()
-                with pytest.raises((trio.BrokenResourceError, StopIteration)):
-                    for byte in request("/", headers={"X": "y" * 10_000}):
-                        await client.send(bytes([byte]))
-                        await trio.sleep(0.01)
-                assert trio.current_time() - start < 3
+        async with (
+            listening(handshake_timeout_s=0.3) as listener,
+            await RawClient.connect(listener.address.port) as client,
+        ):
+            start = trio.current_time()
+            with pytest.raises((trio.BrokenResourceError, StopIteration)):
+                for byte in request("/", headers={"X": "y" * 10_000}):
+                    await client.send(bytes([byte]))
+                    await trio.sleep(0.01)
+            assert trio.current_time() - start < 3
             await until(lambda: listener.connections == 0)
             await serves_still(listener)
 
 
 async def test_what_a_hasty_client_sends_with_its_handshake_is_not_lost() -> None:
     with trio.fail_after(5):
-        async with listening() as listener:
-            async with await RawClient.connect(listener.address.port) as client:
-                await client.send(request(f"/?token={TOKEN}") + frame(1, b"hasty"))
-                assert (await client.response()).status == 101
-                assert await client.receive_text() == "hasty"
+        async with (
+            listening() as listener,
+            await RawClient.connect(listener.address.port) as client,
+        ):
+            await client.send(request(f"/?token={TOKEN}") + frame(1, b"hasty"))
+            assert (await client.response()).status == 101
+            assert await client.receive_text() == "hasty"
 
 
 async def test_an_oversized_message_followed_by_a_ping_ends_its_connection_alone() -> None:

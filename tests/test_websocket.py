@@ -10,6 +10,14 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
+
+from ahpd.supervisor.admission import Admission
+from ahpd.supervisor.bounds import MIB, Bounds
+from ahpd.supervisor.listener import Listener, bind
+from ahpd.supervisor.wires.text_line import TEXT_OVERHEAD_BYTES, OutboundBuffer, TextLine
+from ahpd.supervisor.wires.websocket import WebSocketLine
+from ahpd.supervisor.wires.websocket_frames import FrameMeter, close_frame
+from ahpd.supervisor.wires.websocket_stream import give_up_on_silence
 from ws_raw import (
     BINARY,
     CLOSE,
@@ -21,15 +29,8 @@ from ws_raw import (
     frame,
     frame_head,
     request,
+    until,
 )
-
-from ahpd.supervisor.admission import Admission
-from ahpd.supervisor.bounds import MIB, Bounds
-from ahpd.supervisor.listener import Listener, bind
-from ahpd.supervisor.wires.text_line import TEXT_OVERHEAD_BYTES, OutboundBuffer, TextLine
-from ahpd.supervisor.wires.websocket import WebSocketLine
-from ahpd.supervisor.wires.websocket_frames import FrameMeter, close_frame
-from ahpd.supervisor.wires.websocket_stream import give_up_on_silence
 
 LIMIT = 1000
 
@@ -74,11 +75,6 @@ async def hosting(
         yield host
         with trio.fail_after(5):
             await host.listener.stop()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await trio.sleep(0.005)
 
 
 # What a client sends
@@ -190,9 +186,7 @@ async def test_exactly_the_limit_is_a_message() -> None:
             assert await client.receive_text() == "x" * LIMIT
 
 
-async def test_a_client_that_keeps_writing_an_oversized_message_still_reads_why_it_was_closed() -> (
-    None
-):
+async def test_a_client_in_mid_write_of_too_large_a_message_reads_why_it_is_closed() -> None:
     with trio.fail_after(10):
         async with (
             hosting(max_frame_bytes=LIMIT) as host,
@@ -209,10 +203,13 @@ async def test_a_client_that_keeps_writing_an_oversized_message_still_reads_why_
 async def test_sixteen_mebibytes_pass_both_ways_by_default() -> None:
     text = "x" * (16 * MIB)
     with trio.fail_after(30):
-        async with hosting() as host, await host.connect() as client:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(client.send_text, text)
-                assert await client.receive_text() == text
+        async with (
+            hosting() as host,
+            await host.connect() as client,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(client.send_text, text)
+            assert await client.receive_text() == text
 
 
 @given(
@@ -408,9 +405,7 @@ async def test_a_ping_that_meets_our_close_frame_is_no_fault() -> None:
             assert host.received == []
 
 
-async def test_closing_twice_is_closing_once_and_a_client_that_never_answers_is_not_waited_for() -> (
-    None
-):
+async def test_closing_twice_is_closing_once_and_no_answer_is_waited_for_long() -> None:
     with trio.fail_after(5):
         async with hosting(close_timeout_s=0.2) as host, await host.connect() as client:
             line = host.lines[0]
@@ -464,8 +459,10 @@ def test_the_buffer_counts_bytes_and_an_overhead_a_text() -> None:
 
 async def test_bytes_before_the_101_are_not_lost_nor_limited_less() -> None:
     with trio.fail_after(5):
-        async with hosting(max_frame_bytes=LIMIT) as host:
-            async with await RawClient.connect(host.listener.address.port) as client:
-                await client.send(request("/") + frame_head(TEXT, LIMIT + 1))
-                assert (await client.response()).status == 101
-                assert (await client.receive_close()).code == 1009
+        async with (
+            hosting(max_frame_bytes=LIMIT) as host,
+            await RawClient.connect(host.listener.address.port) as client,
+        ):
+            await client.send(request("/") + frame_head(TEXT, LIMIT + 1))
+            assert (await client.response()).status == 101
+            assert (await client.receive_close()).code == 1009

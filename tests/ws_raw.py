@@ -9,6 +9,7 @@ import os
 import socket
 import ssl
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import trio
@@ -66,6 +67,13 @@ def request(
             raw = value if isinstance(value, bytes) else value.encode()
             lines.append(name.encode() + b": " + raw)
     return b"\r\n".join([*lines, b"", b""])
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits for what the other side of a socket will have done soon; the test bounds the wait."""
+    while not condition():
+        # What is asked may be a counter of the server's: nothing announces its change.
+        await trio.sleep(0.005)
 
 
 class Response:
