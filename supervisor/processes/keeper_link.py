@@ -20,6 +20,9 @@ from .launcher import LaunchError
 #: From starting the program to its first word.
 READY_LIMIT_S = 10.0
 
+#: How long a keeper that somebody stopped (SIGSTOP) stays so at most.
+AWAKE_INTERVAL_S = 1.0
+
 #: Keepers of this process: of several hosts in one program, none sweeps another's.
 KEEPER_PIDS: set[int] = set()
 
@@ -85,7 +88,6 @@ class KeeperLink:
             return
         self._outbox.append(packet)
         self._posted.set()
-        # A worker runs as our user and may have stopped its keeper: then it hears nothing.
         self._signal(signal.SIGCONT)
 
     async def run(self, on_event: Callable[[dict[str, Any]], None]) -> None:
@@ -93,6 +95,7 @@ class KeeperLink:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._send_all)
             nursery.start_soon(self._receive_all, on_event)
+            nursery.start_soon(self._keep_awake)
             await self._wait_dead()
             nursery.cancel_scope.cancel()
         self._hear_rest(on_event)
@@ -127,6 +130,12 @@ class KeeperLink:
             signal.pidfd_send_signal(self._pidfd, number)
         except OSError:
             pass  # dead already
+
+    async def _keep_awake(self) -> None:
+        # A worker runs as our user, so it can stop its keeper; then nobody hears of any death.
+        while True:
+            self._signal(signal.SIGCONT)
+            await trio.sleep(AWAKE_INTERVAL_S)
 
     async def _wait_dead(self) -> None:
         await trio.lowlevel.wait_readable(self._pidfd)
