@@ -10,11 +10,11 @@ What waits on a person is held in a map by id, since two calls can wait at once.
 import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import trio
-from attrs import define, field
 
 from ..contracts.authoring import Start
 from .notes_folder import NoteError, NotesFolder, is_name
@@ -85,20 +85,20 @@ class Notes:
         return NotesSession(start, self._folder or start.working_directory)
 
 
-@define(eq=False)
+@dataclass(eq=False)
 class _Parked:
     """An approval or a question that waits on a person. `answer` None: settled without one."""
 
     turn_id: str
     answer: Any = None
-    settled: trio.Event = field(factory=trio.Event)
+    settled: trio.Event = field(default_factory=trio.Event)
 
     def settle(self, answer: Any = None) -> None:
         self.answer = answer
         self.settled.set()
 
 
-@define
+@dataclass
 class _Call:
     """A tool call on its way: what it does once allowed, and what it says of itself after."""
 

@@ -1,15 +1,19 @@
-"""Drives a real worker process over real pipes, as the host does: for the tests of worker and agents."""
+"""Drives a real worker process over real pipes, as the host does."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import termios
+from array import array
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import trio
+
 from ahpd.contracts.frames import (
     BadFrame,
     Event,
@@ -165,6 +169,21 @@ class Driver:
     async def stop_listening(self) -> None:
         await self._from_worker.aclose()
 
+    def unread_bytes(self) -> int:
+        """What the pipe from the worker holds."""
+        held = array("i", [0])
+        fcntl.ioctl(self._from_worker.fileno(), termios.FIONREAD, held)
+        return held[0]
+
+    async def full_pipe(self) -> int:
+        """Waits until the pipe takes no more, while nothing is read; answers what it holds."""
+        with trio.fail_after(WAIT_LIMIT_S):
+            held = -1
+            while held <= 0 or self.unread_bytes() != held:
+                held = self.unread_bytes()
+                await trio.sleep(0.1)
+        return held
+
     def resume_reading(self) -> None:
         self.reading = True
         self._resumed.set()
@@ -174,12 +193,13 @@ class Driver:
     async def pump(self) -> None:
         decoder = LineDecoder()
         while True:
-            if not self.reading:
-                self._resumed = trio.Event()
-                await self._resumed.wait()
             try:
+                await trio.lowlevel.wait_readable(self._from_worker.fileno())
+                if not self.reading:
+                    self._resumed = trio.Event()
+                    await self._resumed.wait()
                 data = await self._from_worker.receive_some(65536)
-            except trio.ClosedResourceError:
+            except (trio.ClosedResourceError, OSError):
                 data = b""
             async with self._said:
                 self.frames.extend(parse_server_frame(line) for line in decoder.feed(data))

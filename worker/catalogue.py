@@ -15,7 +15,7 @@ from ..contracts.worker_wire import (
     Taken,
 )
 from .answers import Handlers, no_member
-from .members import fields_of, items_of, member, settled, verdict
+from .members import fields_of, items_of, member, paths_of, settled, verdict
 
 
 class Catalogue:
@@ -61,7 +61,8 @@ class Catalogue:
         )
 
     async def _directories(self, request: Nothing) -> Items:
-        return await self._items("directories")
+        answer = await settled(self._member("directories")())
+        return Items(items=paths_of(answer, "`directories`"))
 
     async def _config_completions(self, request: ConfigCompletions) -> Items:
         return await self._items(

@@ -55,7 +55,7 @@ class Outlet:
                 return
             data = _encoded(channel, whole)
             if action["type"] in ENDINGS:
-                self._let_go(channel)
+                self._let_go(channel, action.get("turnId"))
             self._heard(channel, whole)
             self._port.write(data)
 
@@ -118,10 +118,18 @@ class Outlet:
                 return None
         return {**action, "content": content}
 
-    def _let_go(self, channel: str) -> None:
-        """Halves whose other half never came are said as they are, before the turn ends."""
+    def _let_go(self, channel: str, turn_id: Any) -> None:
+        """Halves whose other half never came are said as they are, before their turn ends.
+
+        Those of a turn that ended otherwise, and of a tool call's input, which has
+        long been read by then, come to nothing.
+        """
         for key in [key for key in self._held if key[0] == channel]:
-            self._say_held(key)
+            half = self._held[key]
+            if half.get("turnId") == turn_id and half["type"] != "chat/toolCallDelta":
+                self._say_held(key)
+            else:
+                del self._held[key]
 
     def _say_held(self, key: tuple[str, str]) -> None:
         self._port.write(_encoded(key[0], self._held.pop(key)))

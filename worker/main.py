@@ -1,10 +1,12 @@
 """The worker as a process: its descriptors, its one event loop, and how it leaves."""
 
+import io
 import os
 import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from functools import partial
 
 import trio
 
@@ -29,7 +31,8 @@ def main(arguments: Sequence[str]) -> int:
     fd_in, fd_out = _set_apart(descriptors)
     for stream in (sys.stdout, sys.stderr):
         # What an agent prints goes to its log line by line, and never raises.
-        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]  # both are TextIOWrapper at start
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, errors="backslashreplace")
     try:
         port = WorkerPort(fd_in, fd_out, on_gone=_leave_at_once)
     except OSError as error:
@@ -37,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     port.tell("worker.hello", Hello(wire=WORKER_WIRE_VERSION, pid=os.getpid()))
     try:
-        trio.run(serve, port, _leave_within_grace)
+        trio.run(serve, port, partial(_leave_within_grace, port))
     except BaseException as error:
         return _status_of(error)
     return 0
@@ -70,8 +73,9 @@ def _set_apart(descriptors: tuple[int, int]) -> tuple[int, int]:
     return fd_in, fd_out
 
 
-def _leave_within_grace() -> None:
+def _leave_within_grace(port: WorkerPort) -> None:
     """From now on the process has `LEAVE_GRACE_S` left, whatever still runs in it."""
+    port.leave()
     timer = threading.Timer(LEAVE_GRACE_S, _leave_at_once)
     timer.daemon = True
     timer.start()
@@ -83,8 +87,8 @@ def _leave_at_once() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError):
-            pass
+        except (OSError, ValueError, AttributeError):
+            pass  # Closed, full, or never there: nothing is lost that could be kept.
     os._exit(0)
 
 

@@ -1,6 +1,7 @@
 """Calling an agent's members: with the parameters they take, and what went wrong in words."""
 
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -123,6 +124,15 @@ def items_of(answer: Any, where: str) -> list[Any]:
         return list(answer)
     except TypeError:
         raise TypeError(f"{where} answered {_kind(answer)}, not a list") from None
+
+
+def paths_of(answer: Any, where: str) -> list[str]:
+    """The answer as a list of paths.
+
+    Raises:
+        TypeError: it is none.
+    """
+    return [os.fsdecode(path) for path in items_of(answer, where)]
 
 
 def text_of(answer: Any, where: str) -> str | None:

@@ -46,6 +46,7 @@ class WorkerPort:
         self._fd_in = fd_in
         self._fd_out = fd_out
         self._on_gone = on_gone
+        self._leaving = False
         self._writing = threading.Lock()
 
     async def requests(self) -> AsyncGenerator[Request | BadFrame, None]:
@@ -78,6 +79,13 @@ class WorkerPort:
         """Sends one frame; raises as `encoded` does."""
         self.write(encoded(frame))
 
+    def leave(self) -> None:
+        """From now on it is no news that nobody reads: what is written then is dropped.
+
+        So an agent's last words do not cut short what it still has to tidy up.
+        """
+        self._leaving = True
+
     def write(self, data: bytes) -> None:
         """Writes one encoded frame and its newline; waits while the pipe is full. Any thread."""
         line = memoryview(data + b"\n")
@@ -86,7 +94,8 @@ class WorkerPort:
                 while line:
                     line = line[self._write_some(line) :]
             except (BrokenPipeError, ConnectionResetError):
-                self._on_gone()
+                if not self._leaving:
+                    self._on_gone()
 
     def _write_some(self, line: memoryview) -> int:
         try:

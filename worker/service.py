@@ -14,8 +14,10 @@ from ..contracts.worker_wire import (
     FAILURE_RAISED,
     FAILURE_UNKNOWN_REQUEST,
     WORKER_REQUESTS,
+    Close,
     Description,
     Load,
+    Nothing,
 )
 from .answers import Answered, Handler, Refused, reply
 from .catalogue import Catalogue
@@ -60,7 +62,10 @@ class _Service:
         self._port = port
         self._nursery = nursery
         self._leave = leave
-        self._handlers: dict[str, Handler] = {"worker.load": self._load}
+        self._handlers: dict[str, Handler] = {
+            "worker.load": self._load,
+            "session.close": self._close_unloaded,
+        }
         self._loaded = False
 
     async def take(self, request: Request) -> None:
@@ -117,6 +122,9 @@ class _Service:
         self._handlers |= Catalogue(agent).handlers()
         self._handlers |= SessionRunner(self._port, agent, self._nursery, self._leave).handlers()
         return description
+
+    async def _close_unloaded(self, request: Close) -> Answered:
+        return Answered(result=Nothing(), then=self._leave)
 
     def _fail(self, request: Request, code: str, message: str) -> None:
         self._port.send(Failure(id=request.id, code=code, message=message))

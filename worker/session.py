@@ -35,6 +35,7 @@ from .members import (
     fields_of,
     items_of,
     member,
+    paths_of,
     report,
     settled,
     text_of,
@@ -175,9 +176,9 @@ class SessionRunner:
             agent_id=await self._state("agent_id", text_of),
             title=await self._state("title", text_of),
             activity=await self._state("activity", text_of),
-            models=await self._state("models", _list_or_none),
-            customizations=await self._state("customizations", _list_or_none),
-            working_directories=await self._state("working_directories", _list_or_none),
+            models=await self._state("models", items_of),
+            customizations=await self._state("customizations", items_of),
+            working_directories=await self._state("working_directories", paths_of),
             settings=None if settings is None else dict(settings),
             members=[name for name in SESSION_OPTIONAL if member(self._live, name) is not None],
         )
@@ -366,7 +367,3 @@ class SessionRunner:
             self._loop.run_sync_soon(start)
         except trio.RunFinishedError:
             pass  # As above, said from a thread that outlives the loop.
-
-
-def _list_or_none(answer: Any, where: str) -> list[Any] | None:
-    return None if answer is None else items_of(answer, where)
