@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 
 from ..contracts.worker_wire import (
     WORKER_REQUESTS,
@@ -29,6 +29,7 @@ from .processes.launcher import Launcher, LaunchError, LaunchSpec, WorkerProcess
 from .processes.output_log import OutputLog
 from .processes.worker_client import WorkerClient, WorkerFault, WorkerGone, WorkerRefused
 from .processes.worker_port import OutboxFull, WorkerPort
+from .sessions.settings import normal_schema
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -171,7 +172,8 @@ class Agents:
                 self._on_change()
                 raise
             agent.fault = None
-            agent.description = description
+            schema = normal_schema(description.schema)
+            agent.description = description = evolve(description, schema=schema)
         await self._probe(agent)
         self._on_change()
         return description

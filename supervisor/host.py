@@ -337,15 +337,13 @@ class Host:
             session.default_chat.start_worker()
         return session
 
-    async def when_created(self, uri: str) -> None:
-        """Waits for a session of that name that is just being made, if one is.
+    def being_created(self, uri: str) -> trio.Event | None:
+        """For a session, or its default chat, that is just being made: set when it is there.
 
         A client may subscribe in the same breath in which it creates.
         """
-        name = parse_channel(uri)
-        made = self._creating.get(name.id) if name is not None else None
-        if made is not None:
-            await made.wait()
+        name = parse_channel(uri) if self._creating else None
+        return self._creating.get(name.id) if name is not None else None
 
     async def _settings_for(self, agent: str, wished: Json) -> tuple[Json | None, str | None]:
         try:

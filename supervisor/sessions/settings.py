@@ -15,6 +15,16 @@ Json = dict[str, Any]
 MAX_SCHEMA_DEPTH = 16
 
 
+def normal_schema(schema: Json) -> Json:
+    """The agent's schema with what the protocol requires of one, whatever it left out."""
+    properties = {
+        key: {"type": "string", "title": key, **rule}
+        for key, rule in _properties(schema).items()
+        if isinstance(rule, dict)
+    }
+    return {**schema, "type": "object", "properties": properties}
+
+
 def initial_settings(schema: Json, defaults: Json, wished: Json) -> Json | str:
     """The values a new session starts with, or the sentence that says what does not fit.
 

@@ -1,0 +1,614 @@
+"""The Agent Host Protocol on one connection: translation between its messages and the host.
+
+A wire keeps no state beyond its connection: who the client is, what it is
+subscribed to, which turns it holds. Reading never waits: what takes time runs
+beside, and `ping` and refusals are answered at once.
+"""
+
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Any
+
+import structlog
+import trio
+
+from ...contracts.ahp import jsonrpc
+from ...contracts.ahp.commands import (
+    BEFORE_INITIALIZE,
+    COMMANDS,
+    NOTIFICATIONS,
+    Completions,
+    CreateChat,
+    CreateSession,
+    DispatchAction,
+    DisposeChat,
+    DisposeSession,
+    FetchTurns,
+    Initialize,
+    ListSessions,
+    Ping,
+    Reconnect,
+    ResolveSessionConfig,
+    SessionConfigCompletions,
+    Subscribe,
+    Unsubscribe,
+)
+from ...contracts.ahp.errors import AhpError, ErrorCode
+from ...contracts.ahp.uris import file_uri, parse_channel, path_of_file_uri
+from ...contracts.ahp.versions import SUPPORTED_VERSIONS, negotiate
+from ...contracts.json import decode_json, encode_json
+from ...contracts.shapes import ShapeError, structure
+from ...contracts.worker_wire import Completions as AskCompletions
+from ...contracts.worker_wire import Items
+from ..agents import AgentUnavailable
+from ..host import Host
+from ..processes.worker_client import WorkerGone, WorkerRefused
+from ..sessions.channel import Channel, Subscription
+from ..sessions.settings import initial_settings
+from ..sessions.stream import Envelope
+from . import windows
+from .text_line import TextLine
+
+Json = dict[str, Any]
+Waiting = Callable[["AhpConnection", Any], Awaitable[Any]]
+
+#: A client's own id: longer ones are not remembered, so they are not let in.
+MAX_CLIENT_ID_CHARS = 512
+
+#: What an answer may weigh beside its snapshots.
+ENVELOPE_BYTES = 64 * 1024
+
+#: The close code for a client whose place was taken by a newer connection of its own.
+REPLACED = 4001
+#: The close code after a version that we do not speak.
+REFUSED = 1002
+
+_log = structlog.get_logger(__name__)
+
+
+def ahp_route(host: Host) -> Callable[[TextLine], Awaitable[None]]:
+    """What serves one AHP connection, for the listener's table of routes."""
+
+    async def route(line: TextLine) -> None:
+        await AhpConnection(host, line).serve()
+
+    return route
+
+
+class AhpConnection:
+    """One client's connection. Its subscriptions end with it.
+
+    Attributes:
+        client_id: what the client called itself; empty before it was let in.
+    """
+
+    def __init__(self, host: Host, line: TextLine) -> None:
+        self.client_id = ""
+        self._host = host
+        self._line = line
+        self._version: str | None = None
+        self._channels: dict[int, Channel] = {}
+        self._nursery: trio.Nursery | None = None
+        self._waiting = 0
+
+    async def serve(self) -> None:
+        """Serves until the connection is over."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                async for text in self._line:
+                    self._receive(text)
+                nursery.cancel_scope.cancel()
+        finally:
+            if self.client_id:
+                self._host.admit(self.client_id, self._version or "")
+                self._host.leave_seat(self)
+
+    # -- what the host sends (sessions.channel.Seat) ----------------------------------
+
+    def send_envelope(self, envelope: Envelope, subscription: Subscription) -> None:
+        """Sends a numbered action, after the turns that it names and this client lacks."""
+        held = subscription.held_turns
+        if held is not None:
+            missing = windows.missing_for(subscription.channel.state, held, envelope.action)
+            if missing is not None:
+                self._load_turns(subscription, missing)
+            windows.remember(held, envelope.action)
+        self._line.send(envelope.text(subscription.spelling))
+
+    def send_answer(self, envelope: Envelope, spelling: str) -> None:
+        """Sends the answer to this client's own action."""
+        self._line.send(envelope.text(spelling))
+
+    def send_notification(self, method: str, params: Json) -> None:
+        """Sends a notification that is no action."""
+        self._line.send(jsonrpc.notification(method, params).decode())
+
+    def _load_turns(self, subscription: Subscription, action: Json) -> None:
+        envelope = Envelope(
+            channel=subscription.channel.uri,
+            action=action,
+            server_seq=subscription.channel.stream.seq,
+        )
+        if subscription.held_turns is not None:
+            windows.remember(subscription.held_turns, action)
+        self._line.send(envelope.text(subscription.spelling))
+
+    # -- what the client sends --------------------------------------------------------
+
+    def _receive(self, text: str) -> None:
+        message = jsonrpc.parse_message(text)
+        match message:
+            case jsonrpc.Malformed():
+                if not message.silent:
+                    self._refuse(message.id, message.code, message.message)
+            case jsonrpc.Notification():
+                self._notified(message)
+            case jsonrpc.Request():
+                self._requested(message)
+            case jsonrpc.Response():
+                _log.info("an answer nobody asked for", client=self.client_id)
+
+    def _notified(self, message: jsonrpc.Notification) -> None:
+        if not self.client_id or message.method not in NOTIFICATIONS:
+            return
+        try:
+            params = structure(message.params, COMMANDS[message.method])
+        except ShapeError as error:
+            _log.info("faulty notification", client=self.client_id, why=str(error))
+            return
+        if isinstance(params, DispatchAction):
+            self._dispatch(params)
+        elif isinstance(params, Unsubscribe):
+            self._unsubscribe(params.channel)
+
+    def _dispatch(self, params: DispatchAction) -> None:
+        made = self._host.being_created(params.channel)
+        if made is None:
+            self._host.dispatch(self, params.channel, params.client_seq, params.action)
+        elif self._nursery is not None and self._has_room_to_wait:
+            self._waiting += 1
+            self._nursery.start_soon(self._dispatch_after, made, params)
+
+    async def _dispatch_after(self, made: trio.Event, params: DispatchAction) -> None:
+        try:
+            await made.wait()
+            self._host.dispatch(self, params.channel, params.client_seq, params.action)
+        finally:
+            self._waiting -= 1
+
+    @property
+    def _has_room_to_wait(self) -> bool:
+        return self._waiting < self._host.bounds.max_waiting_per_connection
+
+    def _requested(self, message: jsonrpc.Request) -> None:
+        if message.method not in AT_ONCE and message.method not in BESIDE:
+            self._refuse(
+                message.id, ErrorCode.METHOD_NOT_FOUND, f"there is no method {message.method[:80]}"
+            )
+            return
+        if not self.client_id and message.method not in BEFORE_INITIALIZE:
+            self._refuse(
+                message.id,
+                ErrorCode.INVALID_REQUEST,
+                f"{message.method} is served after `initialize` or `reconnect`",
+            )
+            return
+        try:
+            params = structure(message.params, COMMANDS[message.method])
+        except ShapeError as error:
+            self._refuse(message.id, ErrorCode.INVALID_PARAMS, str(error))
+            return
+        if not self._has_room_to_wait:
+            self._refuse(
+                message.id, ErrorCode.INTERNAL_ERROR, "too many requests of this client are waiting"
+            )
+            return
+        self._serve_request(message, params)
+
+    def _serve_request(self, message: jsonrpc.Request, params: Any) -> None:
+        """Answers before the next message is read, or beside where something has to be waited for.
+
+        Whatever names a session that is just being made waits for it: a client may
+        create, subscribe and speak in one breath.
+        """
+        beside = BESIDE.get(message.method)
+        made = None if beside is not None else self._host.being_created(params.channel)
+        if beside is None and made is None:
+            with self._answering(message):
+                self._succeed(message, AT_ONCE[message.method](self, params))
+        elif self._nursery is not None:
+            self._waiting += 1
+            self._nursery.start_soon(self._serve_beside, message, params, made, beside)
+
+    async def _serve_beside(
+        self,
+        message: jsonrpc.Request,
+        params: Any,
+        made: trio.Event | None,
+        beside: "Waiting | None",
+    ) -> None:
+        try:
+            with self._answering(message):
+                if made is not None:
+                    await made.wait()
+                if beside is not None:
+                    self._succeed(message, await beside(self, params))
+                else:
+                    self._succeed(message, AT_ONCE[message.method](self, params))
+        finally:
+            self._waiting -= 1
+
+    @contextmanager
+    def _answering(self, message: jsonrpc.Request) -> Iterator[None]:
+        """Turns what a handler raises into the request's error."""
+        try:
+            yield
+        except AhpError as error:
+            self._refuse(message.id, error.code, error.message, error.data)
+        except Exception:
+            # Whatever fails in here is ours: logged whole, and told in one sentence.
+            _log.exception("request failed", method=message.method, client=self.client_id)
+            self._refuse(message.id, ErrorCode.INTERNAL_ERROR, "the host failed; see its log")
+
+    def _succeed(self, message: jsonrpc.Request, result: Any) -> None:
+        text = jsonrpc.success(message.id, result).decode()
+        self._host.ledger.tell(lambda: self._line.send(text))
+
+    def _refuse(
+        self, ident: jsonrpc.Id | None, code: ErrorCode, message: str, data: Any = None
+    ) -> None:
+        text = jsonrpc.error(ident, code, message, data).decode()
+        self._host.ledger.tell(lambda: self._line.send(text))
+        if code == ErrorCode.UNSUPPORTED_PROTOCOL_VERSION and self._nursery is not None:
+            self._nursery.start_soon(self._line.close, REFUSED, "unsupported protocol version")
+
+    # -- connecting -------------------------------------------------------------------
+
+    def _initialize(self, params: Initialize) -> Json:
+        if self.client_id:
+            raise AhpError(ErrorCode.INVALID_REQUEST, "This connection is initialized already.")
+        try:
+            version = negotiate(params.protocol_versions)
+        except ValueError as error:
+            raise AhpError(ErrorCode.INVALID_PARAMS, f"params.protocolVersions: {error}") from None
+        if version is None:
+            supported = list(SUPPORTED_VERSIONS)
+            raise AhpError(
+                ErrorCode.UNSUPPORTED_PROTOCOL_VERSION,
+                f"This host speaks {', '.join(supported)}.",
+                {"supportedVersions": supported},
+            )
+        self._let_in(params.client_id, version)
+        wanted = list(dict.fromkeys(params.initial_subscriptions))
+        return {
+            "protocolVersion": version,
+            "serverSeq": self._host.stream.seq,
+            "serverInfo": {
+                "name": "ahpd-supervisor",
+                "version": installed_version("ahpd-supervisor"),
+            },
+            "snapshots": self._subscribe_all(wanted),
+            "defaultDirectory": file_uri(str(Path.home())),
+        }
+
+    def _reconnect(self, params: Reconnect) -> Json:
+        if self.client_id:
+            raise AhpError(ErrorCode.INVALID_REQUEST, "This connection is initialized already.")
+        known = self._host.admitted(params.client_id)
+        if known is None:
+            raise AhpError(
+                ErrorCode.RESOURCE_NOT_FOUND,
+                f"This host does not know the client {params.client_id[:80]}; initialize instead.",
+            )
+        self._let_in(params.client_id, known.version)
+        named: dict[str, Channel] = {}
+        missing: list[str] = []
+        for uri in dict.fromkeys(params.subscriptions):
+            channel = self._host.resolve(uri)
+            if channel is None:
+                missing.append(uri)
+            else:
+                named[uri] = channel
+                channel.flush()
+        self._hold_subscriptions(len(named))
+        envelopes = self._host.stream.since(params.last_seen_server_seq)
+        if envelopes is not None:
+            spellings = {channel.uri: uri for uri, channel in named.items()}
+            actions = [
+                envelope.params(spellings[envelope.channel])
+                for envelope in envelopes
+                if envelope.channel in spellings
+            ]
+            replay: Json = {"type": "replay", "actions": actions, "missing": missing}
+            if len(encode_json(replay)) < self._room_bytes:
+                for uri, channel in named.items():
+                    self._subscribe(channel, uri)
+                return replay
+        return {"type": "snapshot", "snapshots": self._subscribe_all(list(named))}
+
+    def _let_in(self, client_id: str, version: str) -> None:
+        if not client_id or len(client_id) > MAX_CLIENT_ID_CHARS:
+            raise AhpError(
+                ErrorCode.INVALID_PARAMS,
+                f"params.clientId: expected 1 to {MAX_CLIENT_ID_CHARS} characters",
+            )
+        self.client_id = client_id
+        self._version = version
+        self._host.admit(client_id, version)
+        replaced = self._host.take_seat(self)
+        if isinstance(replaced, AhpConnection):
+            self._host.leave_seat(replaced)
+            self._host.nursery.start_soon(
+                replaced._line.close, REPLACED, "a newer connection took this client's place"
+            )
+
+    def _ping(self, params: Ping) -> Json:
+        return {}
+
+    # -- subscribing ------------------------------------------------------------------
+
+    @property
+    def _room_bytes(self) -> int:
+        return self._host.bounds.max_frame_bytes - ENVELOPE_BYTES
+
+    def _subscribe_request(self, params: Subscribe) -> Json:
+        channel = self._host.resolve(params.channel)
+        if channel is None:
+            name = parse_channel(params.channel)
+            code = (
+                ErrorCode.SESSION_NOT_FOUND
+                if name is not None and name.family == "session"
+                else ErrorCode.RESOURCE_NOT_FOUND
+            )
+            raise AhpError(code, f"There is no channel {params.channel[:200]}.")
+        self._hold_subscriptions(1)
+        latency_ms = params.delivery.max_latency_ms if params.delivery else None
+        turns = params.view.turns if params.view else None
+        snapshot = self._subscribe(channel, params.channel, latency_ms=latency_ms, turns=turns)
+        return {"snapshot": self._fitted(snapshot, channel, self._room_bytes)}
+
+    def _subscribe_all(self, uris: list[str]) -> list[Json]:
+        """Snapshots of all of them that exist, together within one frame."""
+        channels = [(uri, channel) for uri in uris if (channel := self._host.resolve(uri))]
+        self._hold_subscriptions(len(channels))
+        snapshots = [self._subscribe(channel, uri) for uri, channel in channels]
+        sizes = [len(encode_json(snapshot)) for snapshot in snapshots]
+        if sum(sizes) <= self._room_bytes:
+            return snapshots
+        share = self._room_bytes // len(snapshots)
+        return [
+            self._fitted(snapshot, channel, share)
+            for snapshot, (_, channel) in zip(snapshots, channels, strict=True)
+        ]
+
+    def _subscribe(
+        self,
+        channel: Channel,
+        spelling: str,
+        *,
+        latency_ms: float | None = None,
+        turns: int | None = None,
+    ) -> Json:
+        state = channel.snapshot()
+        held: set[str] | None = None
+        if channel.family == "chat":
+            state, held = windows.windowed(state, turns)
+        channel.subscribe(self, spelling, max_latency_ms=latency_ms, held_turns=held)
+        self._channels[id(channel)] = channel
+        return {"resource": spelling, "state": state, "fromSeq": channel.stream.seq}
+
+    def _fitted(self, snapshot: Json, channel: Channel, room_bytes: int) -> Json:
+        """The snapshot with so few turns that it fits; its window is narrowed with it."""
+        subscription = channel.subscription_of(self)
+        while channel.family == "chat" and len(encode_json(snapshot)) > room_bytes:
+            turns = len(snapshot["state"]["turns"])
+            if turns == 0 or subscription is None:
+                break
+            state, held = windows.windowed(channel.state, turns // 2)
+            subscription.held_turns = held
+            snapshot = {**snapshot, "state": state}
+        return snapshot
+
+    def _hold_subscriptions(self, more: int) -> None:
+        limit = self._host.bounds.max_subscriptions_per_connection
+        held = sum(channel.subscription_of(self) is not None for channel in self._channels.values())
+        if held + more > limit:
+            raise AhpError(
+                ErrorCode.INVALID_PARAMS, f"A connection may subscribe to {limit} channels."
+            )
+
+    def _unsubscribe(self, uri: str) -> None:
+        channel = self._host.resolve(uri)
+        if channel is not None:
+            channel.unsubscribe(self)
+            self._channels.pop(id(channel), None)
+
+    def _fetch_turns(self, params: FetchTurns) -> Json:
+        chat = self._host.chat_at(params.channel)
+        subscription = chat.channel.subscription_of(self)
+        if subscription is None:
+            raise AhpError(
+                ErrorCode.INVALID_PARAMS, "params.channel: subscribe to the chat before its turns"
+            )
+        turn_id = windows.turn_of(params.cursor) if params.cursor is not None else None
+        page = (
+            windows.page_before(chat.channel.snapshot(), turn_id) if turn_id is not None else None
+        )
+        if page is None:
+            raise AhpError(
+                ErrorCode.INVALID_PARAMS, "params.cursor: expected a cursor of this chat"
+            )
+        self._host.ledger.tell(lambda: self._load_turns(subscription, page))
+        return {}
+
+    # -- sessions and chats -----------------------------------------------------------
+
+    async def _create_session(self, params: CreateSession) -> None:
+        directories = self._folders(params.working_directories)
+        client = params.active_client
+        if client is not None and client["clientId"] != self.client_id:
+            raise AhpError(
+                ErrorCode.INVALID_PARAMS, "params.activeClient.clientId: expected this client's own"
+            )
+        await self._host.create_session(
+            params.channel,
+            provider=params.provider,
+            directories=directories,
+            config=params.config,
+            progress_token=params.progress_token,
+            active_client=client,
+        )
+
+    def _dispose_session(self, params: DisposeSession) -> None:
+        self._host.dispose_session(self._host.session_at(params.channel))
+
+    def _list_sessions(self, params: ListSessions) -> Json:
+        listed = self._host.listed()
+        if params.cursor is not None:
+            after = _listed_after(params.cursor)
+            if after is None:
+                raise AhpError(
+                    ErrorCode.INVALID_PARAMS, "params.cursor: expected a cursor of listSessions"
+                )
+            listed = [held for held in listed if (held.modified_at, held.id) < after]
+        page = listed[: params.limit]
+        result: Json = {"items": [session.summary() for session in page]}
+        if len(page) < len(listed):
+            result["nextCursor"] = _list_cursor(page[-1].modified_at, page[-1].id)
+        return result
+
+    def _create_chat(self, params: CreateChat) -> None:
+        session = self._host.session_at(params.channel)
+        if params.source is not None:
+            raise AhpError(
+                ErrorCode.INVALID_PARAMS, "params.source: this host does not fork chats yet"
+            )
+        message = params.initial_message
+        if message is not None and message["origin"].get("kind") != "user":
+            raise AhpError(
+                ErrorCode.INVALID_PARAMS, "params.initialMessage.origin.kind: expected `user`"
+            )
+        self._host.create_chat(
+            session,
+            params.chat,
+            initial_message=message,
+            directories=self._folders(params.working_directories),
+        )
+
+    def _dispose_chat(self, params: DisposeChat) -> None:
+        self._host.remove_chat(self._host.chat_at(params.channel))
+
+    @staticmethod
+    def _folders(uris: tuple[str, ...] | None) -> list[str]:
+        for index, uri in enumerate(uris or ()):
+            if path_of_file_uri(uri) is None:
+                raise AhpError(
+                    ErrorCode.INVALID_PARAMS,
+                    f"params.workingDirectories[{index}]: expected a file:// URI",
+                )
+        return list(uris or ())
+
+    # -- settings and completions -----------------------------------------------------
+
+    def _provider(self, named: str | None) -> str:
+        provider = named or self._host.agents.default
+        if provider is None or provider not in self._host.agents.by_name:
+            raise AhpError(ErrorCode.PROVIDER_NOT_FOUND, f"There is no agent {provider}.")
+        return provider
+
+    async def _resolve_session_config(self, params: ResolveSessionConfig) -> Json:
+        provider = self._provider(params.provider)
+        try:
+            described = await self._host.agents.describe(provider)
+        except AgentUnavailable as fault:
+            raise AhpError(ErrorCode.PROVIDER_NOT_FOUND, str(fault)) from None
+        values = initial_settings(described.schema, described.defaults, params.config or {})
+        if isinstance(values, str):
+            raise AhpError(ErrorCode.INVALID_PARAMS, f"params.config: {values}")
+        return {"schema": described.schema, "values": values}
+
+    async def _session_config_completions(self, params: SessionConfigCompletions) -> Json:
+        provider = self._provider(params.provider)
+        directory = params.working_directory
+        path = path_of_file_uri(directory) if directory is not None else None
+        try:
+            items = await self._host.agents.config_completions(
+                provider, params.property, params.query or "", params.config or {}, path
+            )
+        except AgentUnavailable as fault:
+            raise AhpError(ErrorCode.PROVIDER_NOT_FOUND, str(fault)) from None
+        return {"items": [item for item in items if _is_value_item(item)]}
+
+    async def _completions(self, params: Completions) -> Json:
+        channel = self._host.resolve(params.channel)
+        chat = (
+            self._host.session_at(params.channel).default_chat
+            if channel is None or channel.family != "chat"
+            else self._host.chat_at(params.channel)
+        )
+        worker = chat.worker
+        if worker is None or "completions" not in worker.members:
+            return {"items": []}
+        asked = AskCompletions(kind=params.kind, text=params.text, offset=params.offset)
+        try:
+            answered: Items = await worker.ask("session.completions", asked)
+        except (WorkerGone, WorkerRefused, trio.TooSlowError) as error:
+            _log.info("no completions", chat=chat.id, why=str(error))
+            return {"items": []}
+        return {"items": [item for item in answered.items if _is_completion(item)]}
+
+
+def _is_value_item(item: Any) -> bool:
+    return (
+        isinstance(item, dict)
+        and isinstance(item.get("value"), str)
+        and isinstance(item.get("label"), str)
+    )
+
+
+def _is_completion(item: Any) -> bool:
+    return (
+        isinstance(item, dict)
+        and isinstance(item.get("insertText"), str)
+        and isinstance(item.get("attachment"), dict)
+    )
+
+
+def _list_cursor(modified_at: str, id: str) -> str:
+    return base64.urlsafe_b64encode(encode_json([modified_at, id])).decode()
+
+
+def _listed_after(cursor: str) -> tuple[str, str] | None:
+    try:
+        data = base64.b64decode(cursor.encode(), altchars=b"-_", validate=True)
+        modified_at, id = structure(decode_json(data), list[str], "cursor")
+    except (ValueError, binascii.Error):
+        return None
+    return modified_at, id
+
+
+#: Answered before the next message is read.
+AT_ONCE: Mapping[str, Callable[[AhpConnection, Any], Any]] = {
+    "initialize": AhpConnection._initialize,
+    "ping": AhpConnection._ping,
+    "reconnect": AhpConnection._reconnect,
+    "subscribe": AhpConnection._subscribe_request,
+    "disposeSession": AhpConnection._dispose_session,
+    "listSessions": AhpConnection._list_sessions,
+    "createChat": AhpConnection._create_chat,
+    "disposeChat": AhpConnection._dispose_chat,
+    "fetchTurns": AhpConnection._fetch_turns,
+}
+
+#: Answered when an agent did.
+BESIDE: Mapping[str, Waiting] = {
+    "createSession": AhpConnection._create_session,
+    "resolveSessionConfig": AhpConnection._resolve_session_config,
+    "sessionConfigCompletions": AhpConnection._session_config_completions,
+    "completions": AhpConnection._completions,
+}
