@@ -90,14 +90,13 @@ async def test_the_handshake_says_who_is_let_in(
     target: str, headers: dict[str, str | bytes], status: int
 ) -> None:
     with trio.fail_after(10):
-        async with (
-            listening(allow_origins=("http://localhost:3000/",)) as listener,
-            await RawClient.connect(listener.address.port) as client,
-        ):
-            response = await client.handshake(target, headers=headers)
-            assert response.status == status
-            if status != 101:
-                assert await client.ended()
+        async with listening(allow_origins=("http://localhost:3000/",)) as listener:
+            client = await RawClient.connect(listener.address.port)
+            async with client:
+                response = await client.handshake(target, headers=headers)
+                assert response.status == status
+                if status != 101:
+                    assert await client.ended()
             await until(lambda: listener.connections == 0)
 
 

@@ -71,8 +71,8 @@ def request(
 
 async def until(condition: Callable[[], bool]) -> None:
     """Waits for what the other side of a socket will have done soon; the test bounds the wait."""
-    while not condition():
-        # What is asked may be a counter of the server's: nothing announces its change.
+    # What is asked is the server's own state: no event announces its change.
+    while not condition():  # noqa: ASYNC110
         await trio.sleep(0.005)
 
 
