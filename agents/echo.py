@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 
-from ..contracts.authoring import Start
+from ..contracts.authoring import Agent, Session, Start
 
 VOICES = {
     "plain": "As it was said",
@@ -18,11 +18,11 @@ VOICES = {
 MAX_TITLE = 60
 
 
-def create(delay_ms: float = 30) -> "Echo":
+def create(delay_ms: float = 30) -> Agent:
     """The factory.
 
     Args:
-        delay_ms: the pause after each word, in milliseconds.
+        delay_ms: the pause between two words, in milliseconds.
     """
     return Echo(delay_s=delay_ms / 1000)
 
@@ -57,7 +57,7 @@ class Echo:
     def defaults(self) -> dict[str, Any]:
         return {"voice": "plain"}
 
-    def create(self, start: Start) -> "EchoSession":
+    def create(self, start: Start) -> Session:
         return EchoSession(start, self._delay_s)
 
 
@@ -88,7 +88,7 @@ class EchoSession:
             self._voice = value
         return refusal
 
-    async def begin(self, turn_id: str, text: str) -> None:
+    async def begin(self, turn_id: str, text: str, model: str | None = None) -> None:
         if not self._titled and text.strip():
             self._titled = True
             title = " ".join(text.split())[:MAX_TITLE]
@@ -96,10 +96,11 @@ class EchoSession:
         said = self._answer(text)
         part = {"kind": "markdown", "id": f"{turn_id}-said", "content": ""}
         self._emit("chat", {"type": "chat/responsePart", "turnId": turn_id, "part": part})
-        for word in re.findall(r"\s*\S+\s*", said):
-            delta = {"type": "chat/delta", "turnId": turn_id, "partId": part["id"], "content": word}
-            self._emit("chat", delta)
-            await trio.sleep(self._delay_s)
+        of_part = {"type": "chat/delta", "turnId": turn_id, "partId": part["id"]}
+        for number, word in enumerate(re.findall(r"\s*\S+\s*", said)):
+            if number:
+                await trio.sleep(self._delay_s)
+            self._emit("chat", {**of_part, "content": word})
 
     def close(self, removing: bool = False) -> None:
         """Nothing is held and nothing waits."""

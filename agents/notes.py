@@ -16,7 +16,7 @@ from typing import Any
 
 import trio
 
-from ..contracts.authoring import Start
+from ..contracts.authoring import Agent, Session, Start
 from .notes_folder import NoteError, NotesFolder, is_name
 
 ASK = {
@@ -41,7 +41,7 @@ MAX_OFFERED = 50
 MAX_TITLE = 60
 
 
-def create(folder: str | None = None) -> "Notes":
+def create(folder: str | None = None) -> Agent:
     """The factory.
 
     Args:
@@ -81,7 +81,7 @@ class Notes:
     def defaults(self) -> dict[str, Any]:
         return {"ask": "writes"}
 
-    def create(self, start: Start) -> "NotesSession":
+    def create(self, start: Start) -> Session:
         return NotesSession(start, self._folder or start.working_directory)
 
 
@@ -152,7 +152,7 @@ class NotesSession:
 
     # -- the turn ---------------------------------------------------------------------
 
-    async def begin(self, turn_id: str, text: str) -> None:
+    async def begin(self, turn_id: str, text: str, model: str | None = None) -> None:
         if not self._titled and text.strip():
             self._titled = True
             title = " ".join(text.split())[:MAX_TITLE]

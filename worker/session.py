@@ -281,8 +281,9 @@ class SessionRunner:
         if function is None:
             raise no_member("session", "cancel")
         turn.cancelled = True
-        taken = verdict(await settled(function(turn.id)))
-        return Answered(result=taken, then=partial(self._over, turn) if taken.accepted else None)
+        if await settled(function(turn.id)) is False:
+            return Taken(accepted=False)
+        return Answered(result=Taken(accepted=True), then=partial(self._over, turn))
 
     async def _resume(self, request: TurnNamed) -> Taken:
         function = member(self._session(), "resume")

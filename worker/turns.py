@@ -17,6 +17,10 @@ _SETTLE_CALL = frozenset(
     {"chat/toolCallConfirmed", "chat/toolCallResultConfirmed", "chat/toolCallComplete"}
 )
 
+#: How many requests are remembered as parked; beyond it the oldest are forgotten. What
+#: is parked for a turn that never was would stay for ever.
+MAX_PARKED = 1024
+
 #: How many ended turns are remembered, so that one said back is not taken for a new one.
 REMEMBERED_TURNS = 64
 
@@ -98,6 +102,8 @@ class Turns:
                     self._running[turn_id] = Turn(turn_id)
             elif kind not in ENDINGS:
                 self._heard_parking(kind, turn_id, action)
+                if len(self._parked) > MAX_PARKED:
+                    del self._parked[next(iter(self._parked))]
         if kind in ENDINGS and turn is not None and not turn.ended:
             turn.ended = True
             if turn.scope is None:
