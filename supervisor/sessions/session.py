@@ -92,7 +92,10 @@ class Session:
         )
         self.line = DispatchLine(host.nursery, lambda given: session_actions.take(self, given))
         self.chats: dict[str, Chat] = {}
-        self.default_chat = self._add_chat(id, default_chat_uri(spelling), "")
+        # The default chat is there from the first snapshot on: no action adds it.
+        self.default_chat = self._make_chat(id, default_chat_uri(spelling), "")
+        state["chats"] = [chat_summary(self.default_chat.state)]
+        state["defaultChat"] = self.default_chat.channel.uri
         self._told = self.summary()
 
     # -- looking ----------------------------------------------------------------------
@@ -240,7 +243,7 @@ class Session:
 
     # -- chats ------------------------------------------------------------------------
 
-    def _add_chat(
+    def _make_chat(
         self,
         id: str,
         uri: str,
@@ -266,6 +269,10 @@ class Session:
         chat = Chat(self, id=id, uri=uri, state=state, parent=parent, tool_call_id=tool_call_id)
         self.chats[id] = chat
         self.host.add_chat(chat)
+        return chat
+
+    def _add_chat(self, id: str, uri: str, title: str, **what: Any) -> Chat:
+        chat = self._make_chat(id, uri, title, **what)
         self.say({"type": "session/chatAdded", "summary": chat_summary(chat.state)})
         return chat
 
