@@ -305,14 +305,15 @@ class _Connection:
             if not await self._read_head():
                 return
         if handshake.cancelled_caught:
-            log.info("handshake took too long", peer=self._peer)
+            if not self._listener.stopping:
+                log.info("handshake took too long", peer=self._peer)
             return
         try:
             await self._websocket(deadline)
         except* Exception as failures:
             if self._line is None:
                 # The library ends a handshake that it cannot decode in an exception.
-                log.info("handshake refused: unreadable", peer=self._peer, why=_first(failures))
+                log.info("handshake refused", peer=self._peer, why=_first(failures))
                 await self._answer_plainly(400)
             elif self._line.closed.is_set() or self._line.is_closing:
                 # It also fails when a ping meets our close frame.
@@ -327,7 +328,7 @@ class _Connection:
                 await self._transport.do_handshake()
             return await self._stream.read_head(self._bounds.max_head_bytes)
         except HeadTooLong:
-            log.info("handshake refused: its head is too long", peer=self._peer)
+            log.info("handshake refused", peer=self._peer, why="its head is too long")
             await self._answer_plainly(431)
         except trio.BrokenResourceError as error:
             why = error.__cause__ or error
@@ -355,7 +356,9 @@ class _Connection:
                 else:
                     await self._refuse(request, refused)
             if handshake.cancelled_caught:
-                log.info("handshake broke off", peer=self._peer)
+                refused_by_library = self._stream.bytes_sent > 0
+                why = "it is none of WebSocket's" if refused_by_library else "the client left"
+                log.info("handshake refused", peer=self._peer, why=why)
                 await self._linger()
             elif refused is None:
                 await self._serve(nursery, connection, self._listener.route(request))

@@ -1,10 +1,11 @@
 """The listener lets in who may come in, refuses the rest in the handshake, and outlives both."""
 
+import random
 import socket
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -112,6 +113,28 @@ async def test_a_refusal_says_in_a_sentence_what_is_needed() -> None:
             assert b"token" in await client.rest()
 
 
+async def test_a_refusal_is_logged_with_the_option_that_helps_and_never_with_the_token(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with trio.fail_after(10):
+        async with listening() as listener:
+            port = listener.address.port
+            for target, headers in (
+                (f"/?token={TOKEN}", {"Origin": "https://example.com"}),
+                ("/?token=almost-right", {}),
+                (f"/nowhere?token={TOKEN}", {}),
+            ):
+                async with await RawClient.connect(port) as client:
+                    assert (await client.handshake(target, headers=headers)).status >= 400
+            await until(lambda: listener.connections == 0)
+    printed = capsys.readouterr()
+    said = printed.out + printed.err
+    assert "--allow-origin https://example.com" in said
+    assert "/nowhere" in said
+    assert TOKEN not in said
+    assert "almost-right" not in said
+
+
 async def test_one_connection_too_many_is_told_503_and_room_is_made_by_leaving() -> None:
     with trio.fail_after(10):
         async with listening(max_connections=2) as listener:
@@ -183,12 +206,13 @@ async def test_what_is_no_handshake_is_answered_and_closed_at_once(
 ) -> None:
     with trio.fail_after(5):
         async with (
-            listening() as listener,
+            listening(close_timeout_s=0.1) as listener,
             await RawClient.connect(listener.address.port) as client,
         ):
             await client.send(sent)
             assert (await client.response()).status == status
             await client.ended()
+            # Also if the client stays.
             await until(lambda: listener.connections == 0)
             await serves_still(listener)
 
@@ -238,6 +262,27 @@ async def test_an_oversized_message_followed_by_a_ping_ends_its_connection_alone
                 await sibling.send_text("undisturbed")
                 assert await sibling.receive_text() == "undisturbed"
             await serves_still(listener)
+
+
+async def test_any_bytes_after_the_handshake_end_their_own_connection_at_most() -> None:
+    chance = random.Random(20)
+    with trio.fail_after(30):
+        async with listening(max_frame_bytes=5000, close_timeout_s=0.1) as listener:
+            async with await open_client(listener) as sibling:
+                for _ in range(60):
+                    async with await open_client(listener) as client:
+                        pieces = [
+                            chance.randbytes(chance.randrange(40)),
+                            frame(chance.randrange(16), chance.randbytes(chance.randrange(300))),
+                            frame(1, b"fine", fin=chance.random() < 0.5),
+                        ]
+                        chance.shuffle(pieces)
+                        with suppress(trio.BrokenResourceError):
+                            for piece in pieces:
+                                await client.send(piece)
+                    await sibling.send_text("undisturbed")
+                    assert await sibling.receive_text() == "undisturbed"
+            await until(lambda: listener.connections == 0)
 
 
 async def test_no_compression_is_agreed_on() -> None:

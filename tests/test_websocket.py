@@ -33,6 +33,8 @@ from ws_raw import (
 )
 
 LIMIT = 1000
+#: linux/tcp.h; the socket module does not name it.
+_TCP_REPAIR = 19
 
 
 class Host:
@@ -389,6 +391,22 @@ async def test_the_kernel_watches_for_a_client_that_vanishes() -> None:
             # A value that the kernel does not take is no reason to refuse a client.
             give_up_on_silence(sock, idle_s=60, interval_s=15, probes=4000, unacked_s=60)
         await listener.aclose()
+
+
+async def test_a_client_that_vanishes_without_a_fin_is_found_out() -> None:
+    with trio.fail_after(15):
+        async with hosting(keepalive_idle_s=1, keepalive_interval_s=1, keepalive_probes=1) as host:
+            client = await host.connect()
+            try:
+                # A socket that is closed in repair mode says nothing to its peer.
+                client.stream.socket.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, 1)
+            except PermissionError:
+                pytest.skip("vanishing without a FIN (TCP_REPAIR) needs CAP_NET_ADMIN")
+            finally:
+                await trio.aclose_forcefully(client.stream)
+            assert not host.lines[0].closed.is_set()
+            await host.lines[0].closed.wait()
+            await until(lambda: host.routes_ended == 1 and host.listener.connections == 0)
 
 
 async def test_a_ping_that_meets_our_close_frame_is_no_fault() -> None:
