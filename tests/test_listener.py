@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio_websocket import open_websocket_url
 
 from ahpd.supervisor.admission import Admission
 from ahpd.supervisor.bounds import Bounds
@@ -66,6 +67,19 @@ async def test_a_message_comes_back_over_an_accepted_connection() -> None:
         async with listening() as listener, await open_client(listener) as client:
             await client.send_text("grüße 🦀")
             assert await client.receive_text() == "grüße 🦀"
+
+
+async def test_a_client_library_connects_pings_and_leaves_without_waiting() -> None:
+    with trio.fail_after(10):
+        async with listening() as listener:
+            url = listener.address.url(token=TOKEN)
+            start = trio.current_time()
+            async with open_websocket_url(url) as client:
+                await client.send_message("hello")
+                assert await client.get_message() == "hello"
+                await client.ping()
+            assert trio.current_time() - start < 0.9
+            await until(lambda: listener.connections == 0)
 
 
 @pytest.mark.parametrize(
