@@ -80,7 +80,7 @@ _CHOICE: Final[Members] = {
 }
 _BOUNDS: Final[Members] = {"min": optional(number), "max": optional(number)}
 
-_QUESTION: Final = tagged(
+QUESTION: Final = tagged(
     "kind",
     {
         "text": shape(_BOUNDS, format=optional(text), defaultValue=optional(text)),
@@ -120,7 +120,7 @@ INPUT_REQUEST: Final = shape(
     id=text,
     message=optional(text),
     url=optional(text),
-    questions=optional(array(_QUESTION)),
+    questions=optional(array(QUESTION)),
     answers=optional(mapping(ANSWER)),
 )
 
@@ -134,17 +134,28 @@ CONTRIBUTOR: Final = tagged(
 
 CONFIRMATION_OPTION: Final = shape(id=text, label=text, kind=text, group=optional(number))
 
-RISK: Final = tagged("status", {"complete": shape(reason=PROSE, safety=number)}, shape(kind=text))
+RISK: Final = tagged(
+    "status", {"loading": record, "complete": shape(reason=PROSE, safety=number)}, shape(kind=text)
+)
 
 EDITS: Final = shape(items=array(record))
 
+#: RFC 9728 metadata of what a token is needed for.
+PROTECTED_RESOURCE: Final = shape(
+    resource=text, authorization_servers=optional(TEXTS), scopes_supported=optional(TEXTS)
+)
+
 AUTH: Final[Members] = {
     "reason": text,
-    "resource": shape(resource=text),
+    "resource": PROTECTED_RESOURCE,
     "requiredScopes": optional(TEXTS),
     "description": optional(text),
     "oauthClient": optional(shape(clientId=text, clientSecret=optional(text))),
 }
+
+_TERMINAL_RESULT: Final = shape(
+    exitCode=optional(number), preview=optional(text), truncated=optional(boolean)
+)
 
 TOOL_CONTENT: Final = array(
     tagged(
@@ -157,7 +168,10 @@ TOOL_CONTENT: Final = array(
                 before=optional(record), after=optional(record), diff=optional(record)
             ),
             "terminal": shape(
-                resource=text, title=text, isPty=optional(boolean), result=optional(record)
+                resource=text,
+                title=text,
+                isPty=optional(boolean),
+                result=optional(_TERMINAL_RESULT),
             ),
             "subagent": shape(
                 resource=text, title=text, agentName=optional(text), description=optional(text)
@@ -355,8 +369,9 @@ CUSTOMIZATION: Final[Check] = tagged(
     "type",
     {
         "plugin": shape(_CONTAINER, version=optional(text), nonce=optional(text)),
-        "directory": shape(_CONTAINER, contents=optional(text), writable=optional(boolean)),
+        "directory": shape(_CONTAINER, contents=text, writable=boolean),
         "mcpServer": shape(state=MCP_STATE, channel=optional(text), mcpApp=optional(record)),
+        **dict.fromkeys(("agent", "skill", "prompt", "rule", "hook"), record),
     },
     shape(
         META,
@@ -410,9 +425,11 @@ AGENT_INFO: Final = shape(
     displayName=text,
     description=text,
     models=array(_MODEL),
-    protectedResources=optional(array(shape(resource=text))),
+    protectedResources=optional(array(PROTECTED_RESOURCE)),
     customizations=optional(array(CUSTOMIZATION)),
     capabilities=optional(record),
 )
 
-TERMINAL_INFO: Final = shape(resource=text, title=text, claim=shape(kind=text))
+_CLAIM: Final = tagged("kind", {"client": shape(clientId=text), "session": shape(session=text)})
+
+TERMINAL_INFO: Final = shape(resource=text, title=text, claim=_CLAIM)

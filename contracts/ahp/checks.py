@@ -148,22 +148,22 @@ def members_check(table: Members) -> Check:
 
 
 def tagged(tag: str, variants: Mapping[str, Check], base: Check = record) -> Check:
-    """An object whose member `tag` says which check holds beside `base`.
+    """An object whose member `tag` says which variant holds beside `base`.
 
-    The protocol keeps its unions open: a tag nobody knows yet passes.
+    The protocol keeps its unions open: one of a tag nobody knows yet passes as
+    it is. So every known tag has its row in `variants`.
     """
 
     def check(value: Any, at: str, /) -> str | None:
-        fault = base(value, at)
-        if fault is not None:
-            return fault
+        if not isinstance(value, dict):
+            return f"{at}: expected an object"
         kind = value.get(tag)
         if kind is None:
             return f"{at}.{tag}: is missing"
         if not isinstance(kind, str):
             return f"{at}.{tag}: expected a string"
         variant = variants.get(kind)
-        return None if variant is None else variant(value, at)
+        return None if variant is None else base(value, at) or variant(value, at)
 
     return check
 
