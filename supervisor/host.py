@@ -482,15 +482,14 @@ class Host:
             chat.line.refuse_all("the host is stopping")
             chat.happens(Happening.HOST_STOPS)
         with trio.move_on_after(self.bounds.stop_timeout_s * BURIAL_SHARE):
-            for chat in self.chats.values():
-                if chat.conversation is not None:
-                    await chat.conversation.ended.wait()
+            for life in [life for chat in self.chats.values() for life in chat.lives]:
+                await life.ended.wait()
             await self.ledger.store.commit()
 
 
 async def _close_log_after(chat: Chat, log: OutputLog) -> None:
-    if chat.conversation is not None:
-        await chat.conversation.ended.wait()
+    for life in chat.lives:
+        await life.ended.wait()
     log.close()
 
 

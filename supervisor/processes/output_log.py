@@ -66,6 +66,7 @@ class OutputLog:
         self._older = self.path.with_name(self.path.name + ".1")
         self._fd: int | None = None
         self._refused = False
+        self._closed = False
         self._changed = trio.Event()
         #: Positions count every byte since this object was made; what was there before is negative.
         self._file_start = 0
@@ -107,7 +108,7 @@ class OutputLog:
         return data
 
     async def follow(self, tail_bytes: int = FOLLOW_CHUNK_BYTES) -> AsyncIterator[bytes]:
-        """The tail, then what is written from now on, in pieces; never ends by itself.
+        """The tail, then what is written from now on, in pieces, until the log is closed.
 
         A follower that is slower than the log rotates loses the oldest and is
         told so in a line. Nothing is held for it.
@@ -119,6 +120,8 @@ class OutputLog:
         while True:
             changed = self._changed
             if position >= self._end:
+                if self._closed:
+                    return
                 await changed.wait()
                 continue
             if position < self._oldest():
@@ -133,7 +136,12 @@ class OutputLog:
             await trio.lowlevel.checkpoint()
 
     def close(self) -> None:
-        """Closes the file. What is written afterwards is lost."""
+        """Closes the file. What is written afterwards is lost, and followers come to an end."""
+        self._closed = True
+        self._close_file()
+        self._tell_changed()
+
+    def _close_file(self) -> None:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -171,6 +179,9 @@ class OutputLog:
         data = (start + body + "\n").encode("utf-8", "replace")
         for offset in range(0, len(data), self._max_bytes):
             self._append(data[offset : offset + self._max_bytes])
+        self._tell_changed()
+
+    def _tell_changed(self) -> None:
         changed, self._changed = self._changed, trio.Event()
         changed.set()
 
@@ -187,7 +198,7 @@ class OutputLog:
 
     def _rotate(self) -> None:
         os.replace(self.path, self._older)
-        self.close()
+        self._close_file()
         self._older_start, self._file_start = self._file_start, self._end
         self._fd = _open_for_append(self.path)
 

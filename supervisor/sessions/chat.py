@@ -14,7 +14,15 @@ import trio
 from attrs import frozen
 
 from ...contracts.ahp.reducers import reduce_chat
-from ...contracts.worker_wire import Begin, ClientGone, Created, Steer, Taken, TurnNamed
+from ...contracts.worker_wire import (
+    Begin,
+    ClientGone,
+    Created,
+    Steer,
+    StopSubagent,
+    Taken,
+    TurnNamed,
+)
 from ..processes.output_log import OutputLog
 from ..store.interface import ChatRecord
 from . import chat_actions, emissions
@@ -92,6 +100,7 @@ class Chat:
         self.gathering = Gathering(host.nursery, self.publish, self._gather_window_s)
         self.line = DispatchLine(host.nursery, self._take)
         self.conversation: Conversation | None = None
+        self._lives: list[Conversation] = []
         self.queue_paused = False
         self.agent_id: str | None = None
         self.rewind_at: str | None = None
@@ -150,6 +159,12 @@ class Chat:
     def worker(self) -> Conversation | None:
         """The worker that runs this chat's agent: a subagent's is its parent's."""
         return self.parent.worker if self.parent is not None else self.conversation
+
+    @property
+    def lives(self) -> list[Conversation]:
+        """Every worker of this chat of which something is left: those replaced, then its own."""
+        self._lives = [life for life in self._lives if not life.ended.is_set()]
+        return list(self._lives)
 
     def record(self) -> ChatRecord:
         """What a store keeps of this chat, beside its ended turns."""
@@ -315,6 +330,7 @@ class Chat:
         """Starts a worker for this chat; what waits to begin is handed to it when it is ready."""
         if self.parent is None and self.conversation is None and not self.stopping:
             self.conversation = self.session.make_conversation(self)
+            self._lives = [*self.lives, self.conversation]
             self.session.host.nursery.start_soon(self.conversation.run)
 
     def replace_worker(self) -> None:
@@ -324,6 +340,20 @@ class Chat:
         if conversation is not None:
             conversation.end(self.session.host.bounds.kill_grace_s)
         self._advance()
+
+    def restart(self) -> None:
+        """Ends the worker on its operator's word; the next message starts a new one.
+
+        For clients it died: a running turn ends, its queue waits. A session that
+        is still being created goes on being created, by the new worker.
+        """
+        conversation = self.conversation
+        self._to_begin = None
+        self.happens(Happening.WORKER_DIED, Facts(how="was restarted by its operator"))
+        if conversation is not None:
+            conversation.end(self.session.host.bounds.kill_grace_s)
+            if not conversation.members:
+                self.start_worker()
 
     def _advance(self) -> None:
         if self._to_begin is None or self.parent is not None:
@@ -513,8 +543,10 @@ class Chat:
             chat.happens(Happening.WORKER_DIED, facts)
 
     def _step_end_worker(self, facts: Facts) -> None:
-        if self.parent is None and self.conversation is not None:
+        if self.conversation is not None:
             self.conversation.end(self.session.host.bounds.kill_grace_s)
+        elif self.worker is not None and "stop_worker" in self.worker.members:
+            self.worker.tell("subagent.stop", StopSubagent(tool_call_id=self.tool_call_id or ""))
 
     def _step_close_worker(self, facts: Facts) -> None:
         self.stopping = True
