@@ -135,12 +135,16 @@ def same_json(left: Any, right: Any) -> bool:
     """
     if left is right:
         return True
-    if isinstance(left, bool) or isinstance(right, bool):
-        return False
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(
-            same_json(item, right[key]) for key, item in left.items()
-        )
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(same_json, left, right))
-    return bool(left == right)
+    # Python's own comparison is quick, takes shared parts as equal without a
+    # look, and is only wrong about true and 1: so it is asked first.
+    return bool(left == right) and _booleans_agree(left, right)
+
+
+def _booleans_agree(left: Any, right: Any) -> bool:
+    if left is right:
+        return True
+    if isinstance(left, dict):
+        return all(_booleans_agree(value, right[key]) for key, value in left.items())
+    if isinstance(left, list):
+        return all(map(_booleans_agree, left, right))
+    return isinstance(left, bool) == isinstance(right, bool)

@@ -319,7 +319,11 @@ class CatalogueWorker:
             await process.aclose()
 
     async def _live(self, process: WorkerProcess) -> None:
-        port = WorkerPort(process)
+        port = WorkerPort(
+            process,
+            max_frame_bytes=self._bounds.max_frame_bytes,
+            max_partial_s=self._bounds.partial_frame_s,
+        )
         self._client = client = WorkerClient(port, lambda name, payload: None)
         async with trio.open_nursery() as nursery:
             logged = trio.Event()

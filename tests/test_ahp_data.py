@@ -17,9 +17,9 @@ from ahp_actions import INITIAL, WELL_FORMED
 from ahpd.contracts.ahp import action_shapes, commands, jsonrpc
 from ahpd.contracts.ahp.actions import ACTIONS, check_action
 from ahpd.contracts.ahp.checks import Check, Optional
-from ahpd.contracts.ahp.reducers import REDUCERS, same_json
+from ahpd.contracts.ahp.reducers import REDUCERS
 from ahpd.contracts.ahp.status import status_of, with_activity
-from ahpd.contracts.json import decode_json, encode_json
+from ahpd.contracts.json import decode_json, encode_json, same_json
 from ahpd.contracts.shapes import structure, unstructure
 
 DATA = Path(os.environ.get("AHP_DATA") or Path(__file__).parents[1] / ".." / "shared" / "ahp")

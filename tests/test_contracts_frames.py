@@ -29,6 +29,7 @@ from ahpd.contracts.json import (
     decode_json,
     encode_json,
     mend_surrogates,
+    same_json,
 )
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -154,6 +155,27 @@ def test_a_number_json_cannot_say_is_refused_even_beside_a_null(number: float) -
 def test_what_is_no_json_value_is_refused(value: Any) -> None:
     with pytest.raises(JsonError):
         encode_json(value)
+
+
+@given(JSON, JSON)
+@example([1], [True])
+@example({"a": [0]}, {"a": [False]})
+@example([1], [1.0])
+@example({"a": None}, {})
+def test_two_values_are_the_same_when_they_are_written_the_same(left: Any, right: Any) -> None:
+    assert same_json(left, decode_json(encode_json(left)))
+    assert same_json(left, right) == same_json(right, left) == (canonical(left) == canonical(right))
+
+
+def canonical(value: Any) -> str:
+    """The value as text, each number in one spelling."""
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, dict):
+        return repr({key: canonical(value[key]) for key in sorted(value)})
+    if isinstance(value, list):
+        return repr([canonical(item) for item in value])
+    return repr(int(value)) if value == int(value) else repr(value)
 
 
 # -- frames --------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ahp_actions import CHAT_ACTIONS, INITIAL, JSON, SESSION_ACTIONS, WELL_FORMED, nearly
 from ahpd.contracts.ahp.actions import check_action
-from ahpd.contracts.ahp.reducers import REDUCERS, reduce_chat, reduce_session, same_json
+from ahpd.contracts.ahp.reducers import REDUCERS, reduce_chat, reduce_session
 from ahpd.contracts.ahp.status import (
     ACTIVITY_MASK,
     ERROR,
@@ -18,6 +18,7 @@ from ahpd.contracts.ahp.status import (
     INPUT_NEEDED,
     activity,
 )
+from ahpd.contracts.json import same_json
 
 State = dict[str, Any]
 

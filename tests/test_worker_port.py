@@ -110,6 +110,7 @@ async def test_sending_to_a_dead_worker_harms_nobody() -> None:
         async with running(shell("exit 0")) as (process, port):
             await process.gone()
             assert await collect(port) == []
+            await trio.testing.wait_all_tasks_blocked()
             for _ in range(20_000):
                 port.send_nowait(Event(event="x", payload="x" * 1000))
             with pytest.raises(trio.BrokenResourceError):

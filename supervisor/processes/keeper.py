@@ -41,7 +41,15 @@ if not __package__:
     __package__ = os.path.basename(os.path.dirname(os.path.abspath(__file__)))
 
 from .forking import Program, WorkerEnds, fork_worker
-from .kernel import PR_SET_NAME, Stat, become_subreaper, children_of, prctl, read_stat, signal_tree
+from .kernel import (
+    PR_SET_NAME,
+    Stat,
+    become_subreaper,
+    children_of_this_thread,
+    prctl,
+    read_stat,
+    signal_tree,
+)
 
 #: Between SIGTERM and SIGKILL when the supervisor is gone without a word.
 ORPHANED_GRACE_S = 0.5
@@ -50,13 +58,16 @@ SCAN_INTERVAL_S = 1.0
 #: Between two rounds of SIGKILL: doubles from the first to the last.
 FIRST_ROUND_S = 0.005
 LAST_ROUND_S = 0.25
+#: A killed process that is still there so long after is looked into: its tree is
+#: walked and signalled too.
+WALK_AFTER_S = 0.1
 #: The file of a `start`: far above what execve takes, so that nothing larger is read.
 MAX_PROGRAM_BYTES = 16 * 1024 * 1024
 #: Unsent packets: above it nothing more is read from a supervisor that does not read.
 MAX_OUTBOX_PACKETS = 4096
 #: Handled in one go before the loop looks at everything else again.
 MAX_PACKETS_PER_TURN = 64
-MAX_REAPED_PER_TURN = 1024
+MAX_REAPED_PER_TURN = 256
 #: Processes of one worker remembered by identity.
 MAX_MET = 65_536
 #: Descriptors: each worker starting and each process in a round needs some.
@@ -78,7 +89,7 @@ class Worker:
         self.running = True
         #: When SIGKILL is due; None while nobody asked to end it.
         self.kill_at: float | None = None
-        #: The processes of its tree that were met while ending it.
+        #: The processes of its tree that were told to end, or killed.
         self.met: set[tuple[int, int]] = set()
 
     def meet(self, stats: list[Stat]) -> None:
@@ -89,11 +100,11 @@ class Worker:
 class Escapee:
     """An unknown child of the keeper, and whose tree it may have belonged to."""
 
-    def __init__(self, stat: Stat, owners: list[Worker], certain: bool) -> None:
-        self.stat = stat
+    def __init__(self, owners: list[Worker], shares_grace: bool, met_at: float) -> None:
         self.owners = owners
-        #: It was met in its owner's tree or bears its session: it shares its owner's grace.
-        self.certain = certain
+        #: It was met in its owner's tree or bears its session.
+        self.shares_grace = shares_grace
+        self.met_at = met_at
 
 
 class Keeper:
@@ -124,7 +135,7 @@ class Keeper:
         """Serves until the supervisor is gone or says stop, and nothing is left."""
         while True:
             timeout_s = self._sweep()
-            if self._stopping and not children_of(os.getpid()):
+            if self._stopping and not children_of_this_thread():
                 self._flush()
                 return
             if self._known:
@@ -274,59 +285,87 @@ class Keeper:
 
     def _sweep(self) -> float:
         """One round over everything that has to end. Answers in how many seconds to look again."""
+        self._strike()
         more = self._reap()
         now = time.monotonic()
         wait_s = 0.0 if more else float("inf")
-        busy = False
-        for pid in children_of(os.getpid()):
-            if pid not in self._known:
-                escapee = self._escapees.get(pid) or self._meet_escapee(pid)
-                if escapee is None:
-                    continue
-                due = _shared_grace(escapee, now)
-                if due is None:
-                    stats = signal_tree(pid, signal.SIGKILL)
-                    for owner in escapee.owners[:1]:
-                        owner.meet(stats)
-                    busy = True
-                else:
-                    wait_s = min(wait_s, due - now)
-        for worker in self._known.values():
-            if worker.kill_at is None:
+        struck = False
+        for pid in children_of_this_thread():
+            worker = self._known.get(pid)
+            due = worker.kill_at if worker is not None else self._escapee_due(pid, now)
+            if due is None:
                 continue
-            if worker.kill_at <= now:
-                worker.meet(signal_tree(worker.pid, signal.SIGKILL))
-                busy = True
-            else:
-                wait_s = min(wait_s, worker.kill_at - now)
+            if due > now:
+                wait_s = min(wait_s, due - now)
+                continue
+            struck = True
+            if due + WALK_AFTER_S <= now:
+                # The kernel does not let it die yet, so its children do not fall to us.
+                signal_tree(pid, signal.SIGKILL)
         self._tell_gone()
-        if not busy:
+        if not struck:
             self._round_s = FIRST_ROUND_S
             return wait_s
         wait_s = min(wait_s, self._round_s)
         self._round_s = min(self._round_s * 2, LAST_ROUND_S)
         return wait_s
 
-    def _meet_escapee(self, pid: int) -> Escapee | None:
+    def _strike(self) -> None:
+        """Kills every child that is due, the youngest first.
+
+        What forks and exits as fast as it can is hit only when next to nothing
+        is done between finding and killing it. A number alone is safe here: it
+        is a child's until we reap it. What a child leaves behind falls to us and
+        is struck in the next round.
+        """
+        now = time.monotonic()
+        somebody_has_time = any(_in_grace(worker, now) for worker in self._workers.values())
+        for pid in reversed(children_of_this_thread()):
+            worker = self._known.get(pid)
+            if worker is not None:
+                is_due = worker.kill_at is not None and worker.kill_at <= now
+            else:
+                is_due = not somebody_has_time or self._escapee_due(pid, now) <= now
+            if is_due:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except PermissionError:
+                    pass  # it changed its user, and is beyond our reach
+
+    def _escapee_due(self, pid: int, now: float) -> float:
+        """When an unknown child has to be killed.
+
+        What was told to end together with its worker has the same grace, also
+        when the worker was the quicker one. Everything else has none.
+        """
+        escapee = self._escapees.get(pid) or self._meet_escapee(pid, now)
+        if escapee.shares_grace:
+            dues = [one.kill_at for one in escapee.owners if one.kill_at is not None]
+            return min(dues, default=escapee.met_at)
+        return escapee.met_at
+
+    def _meet_escapee(self, pid: int, now: float) -> Escapee:
         stat = read_stat(pid)
-        if stat is None:
-            return None
         everyone = self._workers.values()
-        owners = [one for one in everyone if stat.identity in one.met or stat.session == one.pid]
-        certain = bool(owners)
+        owners = []
+        if stat is not None:
+            owners = [
+                one for one in everyone if stat.identity in one.met or stat.session == one.pid
+            ]
+        shares_grace = bool(owners)
         if not owners:
             # Nobody can tell whose it was: everyone who is on the way out waits for it.
             owners = [one for one in everyone if not one.running or one.kill_at is not None]
-        for owner in owners[:1]:
-            owner.meet([stat])
         if not owners:
-            self._say(event="escapee", pid=pid, name=stat.name)
-        escapee = self._escapees[pid] = Escapee(stat, owners, certain)
+            self._say(event="escapee", pid=pid, name=stat.name if stat is not None else "")
+        escapee = self._escapees[pid] = Escapee(owners, shares_grace, now)
         self._round_s = FIRST_ROUND_S
         return escapee
 
     def _reap(self) -> bool:
         """Reaps what died, by number. Answers whether there may be more."""
+        now = time.monotonic()
+        groups = {self._group, 0}
         for _ in range(MAX_REAPED_PER_TURN):
             try:
                 # Only looks who it is (WNOWAIT): a status is taken by number, for its owner.
@@ -338,35 +377,23 @@ class Keeper:
             pid = dead.si_pid
             stat = read_stat(pid)
             worker = self._known.get(pid)
-            escapee = self._escapees.get(pid)
-            if worker is None and escapee is None:
-                escapee = self._meet_escapee(pid)
-            in_grace = (
-                _in_grace(worker, time.monotonic())
-                if worker is not None
-                else escapee is not None and _shared_grace(escapee, time.monotonic()) is not None
-            )
-            if stat is not None and not in_grace:
-                self._kill_group(stat.group)
+            if worker is not None:
+                has_time = _in_grace(worker, now)
+            else:
+                has_time = self._escapee_due(pid, now) > now
+            if stat is not None and not has_time and stat.group not in groups:
+                groups.add(stat.group)
+                _kill_group(stat.group)
             os.waitpid(pid, 0)
-            self._escapees.pop(pid, None)
             if worker is not None:
                 del self._known[pid]
                 self._bury(worker, dead)
+            else:
+                escapee = self._escapees.pop(pid)
+                if stat is not None and dead.si_status == signal.SIGKILL:
+                    for owner in escapee.owners[:1]:
+                        owner.meet([stat])
         return True
-
-    def _kill_group(self, group: int) -> None:
-        """Kills a process group at one stroke: catches what forks faster than it can be found.
-
-        Only while an unreaped child of ours is its member: then the number is
-        taken, and all its members are of a worker's session, since a group can
-        be joined only from within its session.
-        """
-        if group > 1 and group != self._group:
-            try:
-                os.killpg(group, signal.SIGKILL)
-            except OSError:
-                pass  # nobody but the dead is in it, or it is another user's
 
     def _bury(self, worker: Worker, dead: os.waitid_result) -> None:
         worker.running = False
@@ -395,16 +422,17 @@ def _in_grace(worker: Worker, now: float) -> bool:
     return worker.kill_at is not None and worker.kill_at > now
 
 
-def _shared_grace(escapee: Escapee, now: float) -> float | None:
-    """Until when an escapee may still end by itself; None: it is killed now.
+def _kill_group(group: int) -> None:
+    """Kills a process group at one stroke: also what forks faster than it can be found.
 
-    What was told to end together with its worker has the same grace, also
-    when the worker was quicker. Everything else has none.
+    Only while an unreaped child of ours is its member: then the number is taken,
+    and all its members are of a worker's tree, since a group can be joined only
+    from within its session.
     """
-    if not escapee.certain:
-        return None
-    due = [one.kill_at for one in escapee.owners if one.kill_at is not None and one.kill_at > now]
-    return min(due) if due else None
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except OSError:
+        pass  # nobody but the dead is in it, or it is another user's
 
 
 def _read_program(fd: int) -> Program:
@@ -472,7 +500,7 @@ def _missing_means() -> str | None:
         os.close(os.pidfd_open(os.getpid()))
     except OSError as error:
         return f"the kernel refuses pidfd_open, which ending processes needs: {error.strerror}"
-    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+    if not os.path.exists("/proc/thread-self/children"):
         return "/proc/<pid>/task/<tid>/children is missing (a kernel without CONFIG_PROC_CHILDREN)"
     return None
 

@@ -113,3 +113,4 @@ class Channel:
         for subscription in list(self.subscriptions.values()):
             if envelope.server_seq > subscription.from_seq:
                 subscription.seat.send_envelope(envelope, subscription)
+        envelope.forget_texts()

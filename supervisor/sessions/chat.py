@@ -112,6 +112,7 @@ class Chat:
         self._known_requests: set[str] = set(_request_ids(state))
         self._stopwatch = Stopwatch()
         self._to_begin: TurnToBegin | None = None
+        self._to_cancel: str | None = None
         self._kept_turns = 0
         self._misses: list[float] = []
         self._mentioned: set[str] = set()
@@ -336,10 +337,16 @@ class Chat:
     def replace_worker(self) -> None:
         """Ends the worker; the next turn, or the one that waits, gets a new one."""
         conversation, self.conversation = self.conversation, None
-        self.unacknowledged.clear()
+        self._lose_worker("was replaced")
         if conversation is not None:
             conversation.end(self.session.host.bounds.kill_grace_s)
         self._advance()
+
+    def _lose_worker(self, how: str) -> None:
+        """What only this worker could still say is over: late parts, and its subagents' turns."""
+        self.unacknowledged.clear()
+        for subagent in self.session.subagents_of(self):
+            subagent.happens(Happening.WORKER_DIED, Facts(how=how))
 
     def restart(self) -> None:
         """Ends the worker on its operator's word; the next message starts a new one.
@@ -414,11 +421,16 @@ class Chat:
         """The agent acknowledged the end of a turn that was cancelled."""
         if turn_id in self.unacknowledged:
             self.unacknowledged.discard(turn_id)
+            for subagent in self.session.subagents_of(self):
+                subagent.unacknowledged.clear()
             self._advance()
 
     def on_ended(self, conversation: Conversation, how: str) -> None:
         """The worker is gone. One that was replaced or asked to go is no news."""
         if conversation is not self.conversation:
+            return
+        if self.removed:
+            self.conversation = None
             return
         never_created = not conversation.members
         structlog.get_logger().info("worker ended", session=self.session.id, chat=self.id, how=how)
@@ -491,9 +503,14 @@ class Chat:
         else:
             self.end_turn("chat/turnCancelled")
         if self._to_begin is not None and self._to_begin.turn_id == turn_id:
+            # No worker was told of it, so there is nobody to tell of its end.
             self._to_begin = None
-        elif turn_id is not None and self.parent is None:
+        elif turn_id is not None:
             self.unacknowledged.add(turn_id)
+            self._to_cancel = turn_id
+        for subagent in self.session.subagents_of(self):
+            if subagent.turn_id is not None:
+                subagent.happens(Happening.CANCEL)
 
     def _step_end_as_said(self, facts: Facts) -> None:
         if facts.action is not None:
@@ -506,15 +523,18 @@ class Chat:
         self.end_turn_with_error("interrupted", "The host was stopped while this turn ran.")
 
     def _step_tell_cancel(self, facts: Facts) -> None:
+        turn_id, self._to_cancel = self._to_cancel, None
         conversation = self.conversation
+        if turn_id is None or self.parent is not None:
+            # A subagent's turn ends with its parent's, or by `stop_worker`.
+            return
         if conversation is None or not conversation.ready:
             self.unacknowledged.clear()
             return
-        for turn_id in list(self.unacknowledged):
-            conversation.tell("turn.cancel", TurnNamed(turn_id=turn_id))
-            conversation.after(
-                self.session.host.bounds.cancel_grace_s, self._when_unheard(conversation, turn_id)
-            )
+        conversation.tell("turn.cancel", TurnNamed(turn_id=turn_id))
+        conversation.after(
+            self.session.host.bounds.cancel_grace_s, self._when_unheard(conversation, turn_id)
+        )
 
     def _when_unheard(self, conversation: Conversation, turn_id: str) -> Callable[[], None]:
         def grace_is_over() -> None:
@@ -538,9 +558,7 @@ class Chat:
 
     def _step_forget_worker(self, facts: Facts) -> None:
         self.conversation = None
-        self.unacknowledged.clear()
-        for chat in self.session.subagents_of(self):
-            chat.happens(Happening.WORKER_DIED, facts)
+        self._lose_worker(facts.how)
 
     def _step_end_worker(self, facts: Facts) -> None:
         if self.conversation is not None:

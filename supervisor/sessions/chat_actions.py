@@ -197,6 +197,9 @@ def _pending_message_set(chat: "Chat", dispatched: "Dispatched") -> None:
 def _truncated(chat: "Chat", dispatched: "Dispatched") -> None:
     if chat.accept(dispatched):
         chat.rewind_at = dispatched.action.get("turnId")
+        if chat.rewind_at is None:
+            # Nothing is left to go on from: the next worker starts a conversation of its own.
+            chat.agent_id = None
         chat.replace_worker()
 
 

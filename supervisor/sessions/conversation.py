@@ -130,7 +130,11 @@ class Conversation:
                 self.ended.set()
 
     async def _live(self, process: WorkerProcess) -> str:
-        port = WorkerPort(process)
+        port = WorkerPort(
+            process,
+            max_frame_bytes=self._bounds.max_frame_bytes,
+            max_partial_s=self._bounds.partial_frame_s,
+        )
         self._client = client = WorkerClient(port, self._on_event)
         async with trio.open_nursery() as nursery:
             self._nursery = nursery

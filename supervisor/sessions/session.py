@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+#: How much of the first message names a session that has no title.
+TITLE_CHARS = 80
+
 #: Subagent chats of one session; further ones are refused to the agent.
 MAX_SUBAGENT_CHATS = 200
 
@@ -197,8 +200,19 @@ class Session:
             said = {"type": "session/activityChanged"}
             self.say(said if activity is None else {**said, "activity": activity})
             self._tell_summary()
+        if kind == "chat/turnStarted" and chat is self.default_chat:
+            self._title_by_first_words(chat)
         if kind in _UNREADS and is_read(self.channel.state["status"]):
             self.say({"type": "session/isReadChanged", "isRead": False})
+
+    def _title_by_first_words(self, chat: Chat) -> None:
+        """A session that nobody named yet is called by what was said first."""
+        if self.channel.state["title"] or self.titled_by_person:
+            return
+        words = chat.state["activeTurn"]["message"]["text"].split("\n", 1)[0].strip()
+        if words:
+            title = words if len(words) <= TITLE_CHARS else words[: TITLE_CHARS - 1] + "…"
+            self.say({"type": "session/titleChanged", "title": title})
 
     def _mirror_row(self, chat: Chat) -> None:
         row = chat_summary(chat.state)

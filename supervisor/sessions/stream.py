@@ -61,6 +61,10 @@ class Envelope:
             self._texts[spelling] = text
         return text
 
+    def forget_texts(self) -> None:
+        """Lets go of the encoded messages: what is held for replay is the action alone."""
+        self._texts.clear()
+
     @property
     def action_json(self) -> bytes:
         """The action, encoded."""

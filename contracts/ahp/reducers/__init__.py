@@ -16,9 +16,9 @@ from typing import Final
 from .chat import reduce_chat
 from .root import reduce_root
 from .session import reduce_session
-from .steps import Reducer, same_json
+from .steps import Reducer
 
-__all__ = ["REDUCERS", "Reducer", "reduce_chat", "reduce_root", "reduce_session", "same_json"]
+__all__ = ["REDUCERS", "Reducer", "reduce_chat", "reduce_root", "reduce_session"]
 
 #: By family of channel. The other families (terminal, changeset, annotations,
 #: resource watch, canvas, automation) get theirs when they are served.

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
+from ...json import same_json
 from ..status import status_of, with_flag
 
 State: TypeAlias = dict[str, Any]
@@ -34,27 +35,6 @@ def reducer_of(rules: Mapping[str, Rule]) -> Reducer:
         return state if after is state or same_json(after, state) else after
 
     return reduce
-
-
-def same_json(left: Any, right: Any) -> bool:
-    """Whether two JSON values are the same one; unlike in Python, true is not 1."""
-    if left is right:
-        return True
-    # Python's own comparison is quick, takes shared parts as equal without a
-    # look, and is only wrong about true and 1: so it is asked first.
-    if left != right:
-        return False
-    return _booleans_agree(left, right)
-
-
-def _booleans_agree(left: Any, right: Any) -> bool:
-    if left is right:
-        return True
-    if isinstance(left, dict):
-        return all(_booleans_agree(value, right[key]) for key, value in left.items())
-    if isinstance(left, list):
-        return all(_booleans_agree(one, other) for one, other in zip(left, right, strict=True))
-    return isinstance(left, bool) == isinstance(right, bool)
 
 
 def present(**members: Any) -> dict[str, Any]:
