@@ -86,9 +86,8 @@ class Bounds:
     #: Sessions that may be created in any 60 s.
     sessions_per_minute: int = _count(120)
     max_chats_per_session: int = _count(100)
-    #: Queued messages of one chat, and its steering messages.
+    #: Queued messages of one chat.
     max_queued_messages: int = _count(1000)
-    max_steering_messages: int = _count(100)
     #: Approvals and questions of one chat that wait on a person at one time.
     max_parked_requests: int = _count(1000)
     #: Consecutive deltas of one part within this window become one action; 0: off.
@@ -120,15 +119,11 @@ class Bounds:
     partial_frame_s: float = _time(10)
     #: What a chat's log keeps; older lines give way.
     log_bytes: int = _count(MIB)
-    #: How much of a dead worker's last line of stderr its `chat/error` repeats.
-    stderr_line_chars: int = _count(500)
 
     # The host
 
     #: A graceful stop, from the signal to the exit.
     stop_timeout_s: float = _time(10)
-    #: How far streamed text may lag behind on disk.
-    flush_window_ms: float = _time(100, zero_is_off=True)
 
     @max_outbound_bytes.validator
     def _holds_a_frame(self, attribute: "Attribute[int]", value: int) -> None:

@@ -39,6 +39,9 @@ AGENTS_GROUP = "ahpd.agents"
 #: A configuration file is read no further than this.
 MAX_FILE_BYTES = 1024 * 1024
 
+#: What an agent can show itself as on the agent-contracts wire (its schema's `AgentKind`).
+AGENT_KINDS = ("claude", "codex", "gemini", "copilot", "apple")
+
 # A name is the provider on every wire, and clients spell a session `NAME:/<id>`:
 # so it is written like a URI's scheme (RFC 3986, 3.1), and is none of AHP's own.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,63}")
@@ -63,7 +66,7 @@ class AgentConfig:
         options: JSON values, the factory's keyword arguments.
         env: variables set for its workers.
         pass_env: variables of the host that its workers get too.
-        kind: the installed agent whose factory this is, if it was named so.
+        kind: how it shows itself on the agent-contracts wire, when not as it says itself.
     """
 
     factory: str
@@ -117,7 +120,7 @@ class Configuration:
             except WrongKey as wrong:
                 raise ConfigurationError(f"--agent {text}: {wrong.what}") from None
             known = agents.get(name, AgentConfig(factory=factory))
-            agents[name] = attrs.evolve(known, factory=factory, kind=None)
+            agents[name] = attrs.evolve(known, factory=factory)
         return attrs.evolve(self, agents=agents)
 
     def with_agent_options(self, options: Iterable[str]) -> "Configuration":
@@ -224,19 +227,18 @@ def _agent(name: str, value: Any) -> AgentConfig:
     _check_name(name, keys)
     table = table_of(value, keys)
     check_keys(table, [attribute.name for attribute in attrs.fields(AgentConfig)], keys)
-    if ("factory" in table) == ("kind" in table):
-        raise WrongKey(keys, "needs either a factory or a kind, and not both")
-    kind = None
-    if "kind" in table:
-        kind = string_of(table["kind"], (*keys, "kind"))
-        installed = installed_agents()
-        if kind not in installed:
-            what = f"no agent {kind!r} is installed{_known(installed)}"
-            raise WrongKey((*keys, "kind"), what)
-        factory = installed[kind]
-    else:
+    if "factory" in table:
         factory = string_of(table["factory"], (*keys, "factory"))
         _check_factory(factory, (*keys, "factory"))
+    else:
+        installed = installed_agents()
+        if name not in installed:
+            what = f"needs a factory: no agent {name!r} is installed{_known(installed)}"
+            raise WrongKey(keys, what)
+        factory = installed[name]
+    kind = string_of(table["kind"], (*keys, "kind")) if "kind" in table else None
+    if kind is not None and kind not in AGENT_KINDS:
+        raise WrongKey((*keys, "kind"), f"is one of {', '.join(AGENT_KINDS)}, not {kind!r}")
     return AgentConfig(
         factory=factory,
         kind=kind,

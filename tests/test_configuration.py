@@ -122,12 +122,11 @@ def test_bounds_that_contradict_each_other_are_refused() -> None:
         ("[host]\nallow_origin = [1]", ", line 2: host.allow_origin: a string is needed"),
         ('[host]\nstate_dir = ""', ", line 2: host.state_dir: a path is needed"),
         ("[agents]\nx = 1", ", line 2: agents.x: a table is needed"),
-        ("[agents.x]\n", ", line 1: agents.x: needs either a factory or a kind"),
+        ("[agents.x]\n", ", line 1: agents.x: needs a factory: no agent 'x' is installed"),
         (
             '[agents.x]\nfactory = "a:b"\nkind = "echo"',
-            ", line 1: agents.x: needs either a factory or a kind",
+            ", line 3: agents.x.kind: is one of claude, codex, gemini, copilot, apple",
         ),
-        ('[agents.x]\nkind = "nobody"', ", line 2: agents.x.kind: no agent 'nobody' is installed"),
         ('[agents.x]\nfactory = "ab"', ", line 2: agents.x.factory: 'ab' is not spelled"),
         ('[agents.x]\nfactory = "a:b c"', ", line 2: agents.x.factory: 'a:b c' is not spelled"),
         ("[agents.x]\nfactory = 1", ", line 2: agents.x.factory: a string is needed"),
@@ -305,8 +304,10 @@ def test_installed_agents_are_found_by_metadata_and_never_imported(
     assert "explosive" not in sys.modules
     configuration = Configuration().with_agents(["explosive=mine:make"]).with_installed_agents()
     assert configuration.agents["explosive"].factory == "mine:make"
-    by_kind = parse('[agents.boom]\nkind = "explosive"')
-    assert by_kind.agents["boom"] == AgentConfig(factory="explosive:create", kind="explosive")
+    named = parse('[agents.explosive]\nkind = "codex"\noptions = { loud = true }')
+    assert named.agents["explosive"] == AgentConfig(
+        factory="explosive:create", kind="codex", options={"loud": True}
+    )
 
 
 def test_the_agents_that_ship_with_the_host_are_installed() -> None:
