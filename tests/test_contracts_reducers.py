@@ -12,10 +12,12 @@ from ahpd.contracts.ahp.actions import check_action
 from ahpd.contracts.ahp.reducers import REDUCERS, reduce_chat, reduce_session
 from ahpd.contracts.ahp.status import (
     ACTIVITY_MASK,
+    ARCHIVED,
     ERROR,
     IDLE,
     IN_PROGRESS,
     INPUT_NEEDED,
+    READ,
     activity,
 )
 from ahpd.contracts.json import same_json
@@ -250,3 +252,41 @@ def test_backgrounding_releases_a_server_that_is_blocking(blocking: bool | None)
         assert child["state"] == {"kind": "starting", "blocking": False}
     else:
         assert after is state
+
+
+def test_a_question_makes_the_chat_unread() -> None:
+    state = {**streaming(0), "status": IN_PROGRESS | READ | ARCHIVED}
+    after = reduce_chat(state, {"type": "chat/inputRequested", "request": {"id": "r"}})
+    assert after["status"] == INPUT_NEEDED | ARCHIVED
+
+
+def test_a_refused_result_keeps_the_option_that_was_chosen() -> None:
+    call = {"toolCallId": "c", "toolName": "n", "displayName": "N", "invocationMessage": "m"}
+    option = {"id": "o", "label": "O", "kind": "approve"}
+    waiting = {**call, "status": "pending-result-confirmation", "confirmed": "user-action"}
+    state = streaming(0)
+    state["activeTurn"]["responseParts"] = [
+        {"kind": "toolCall", "toolCall": {**waiting, "selectedOption": option, "success": True}}
+    ]
+    said = {"type": "chat/toolCallResultConfirmed", "turnId": "t", "toolCallId": "c"}
+    after = reduce_chat(state, {**said, "approved": False})
+    assert after["activeTurn"]["responseParts"][0]["toolCall"] == {
+        **call,
+        "selectedOption": option,
+        "status": "cancelled",
+        "reason": "result-denied",
+    }
+
+
+def test_a_call_cut_off_while_it_streams_shows_no_input() -> None:
+    call = {"toolCallId": "c", "toolName": "n", "displayName": "N"}
+    state = streaming(0)
+    streamed = {**call, "status": "streaming", "partialInput": "{", "toolInput": "{"}
+    state["activeTurn"]["responseParts"] = [{"kind": "toolCall", "toolCall": streamed}]
+    said = {"type": "chat/turnCancelled", "turnId": "t", "duration": 1}
+    assert reduce_chat(state, said)["turns"][-1]["responseParts"][0]["toolCall"] == {
+        **call,
+        "invocationMessage": "",
+        "status": "cancelled",
+        "reason": "skipped",
+    }
