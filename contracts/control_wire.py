@@ -58,7 +58,10 @@ class Named:
 
 @frozen(kw_only=True)
 class Logs:
-    """Asks for the end of a chat's log; a session's is its default chat's."""
+    """Asks for the end of a chat's log; a session's is its default chat's.
+
+    An agent's name asks for what it printed while it was asked without a conversation.
+    """
 
     id: str
     follow: bool = False
@@ -158,7 +161,8 @@ class Killed:
 
 @frozen(kw_only=True)
 class LogTail:
-    chat: str
+    chat: str | None = None
+    """The chat's id; None for an agent's."""
     text: str
 
 
@@ -235,7 +239,7 @@ def read_payload(kind: str, payload: Any) -> Any:
         KeyError: there is no such request.
         ShapeError: it has another shape, or a number out of its range.
     """
-    given = structure(payload, CONTROL_REQUESTS[kind][0], at="payload")
+    given: Any = structure(payload, CONTROL_REQUESTS[kind][0], at="payload")
     if isinstance(given, Logs) and not 0 < given.tail_bytes <= MAX_LOG_TAIL_BYTES:
         raise ShapeError(f"payload.tailBytes: expected 1 to {MAX_LOG_TAIL_BYTES}")
     return given

@@ -182,15 +182,19 @@ class Listener:
             with trio.CancelScope(shield=True):
                 await self._binding.aclose()
 
+    def stop_accepting(self) -> None:
+        """Lets nobody in any more. The lines that are open stay so until `stop`."""
+        self._stopping = True
+        self._accepting.cancel()
+        for handshake in self._handshakes:
+            handshake.cancel()
+
     async def stop(self, code: int = _GOING_AWAY, reason: str = "the host stops") -> None:
         """Lets nobody in any more and closes every line; takes at most `close_timeout_s`.
 
         `serve` returns once the routes have returned.
         """
-        self._stopping = True
-        self._accepting.cancel()
-        for handshake in self._handshakes:
-            handshake.cancel()
+        self.stop_accepting()
         async with trio.open_nursery() as nursery:
             for line in tuple(self._lines):
                 nursery.start_soon(line.close, code, reason)

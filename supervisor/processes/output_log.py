@@ -8,7 +8,7 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import structlog
@@ -107,7 +107,7 @@ class OutputLog:
             data = data[data.find(b"\n") + 1 :]
         return data
 
-    async def follow(self, tail_bytes: int = FOLLOW_CHUNK_BYTES) -> AsyncIterator[bytes]:
+    async def follow(self, tail_bytes: int = FOLLOW_CHUNK_BYTES) -> AsyncGenerator[bytes, None]:
         """The tail, then what is written from now on, in pieces, until the log is closed.
 
         A follower that is slower than the log rotates loses the oldest and is
