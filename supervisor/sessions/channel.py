@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from attrs import define, field
 
-from ...contracts.json import same_json
 from ..store.ledger import Ledger
 from .stream import Envelope, Origin, Stream
 
@@ -69,18 +68,13 @@ class Channel:
     subscriptions: dict[int, Subscription] = field(factory=dict, init=False)
     """By the identity of the seat: one subscription a connection."""
 
-    def would_change(self, action: Json) -> bool:
-        """Whether applying this action now would change anything."""
-        reduced = self.reduce(self.state, action)
-        return reduced is not self.state and not same_json(reduced, self.state)
-
     def publish(self, action: Json, origin: Origin | None = None) -> Envelope | None:
         """Applies an action, numbers it and sends it to every subscriber.
 
         Answers None, and spends no number, when it changes nothing.
         """
         reduced = self.reduce(self.state, action)
-        if reduced is self.state or same_json(reduced, self.state):
+        if reduced is self.state:
             return None
         self.state = reduced
         envelope = self.stream.number(self.uri, action, origin)
