@@ -42,6 +42,7 @@ class AhpClient:
         self._ids = itertools.count(1)
         self._client_seqs = itertools.count(1)
         self._answers: dict[int, Json] = {}
+        self._then: dict[int, Callable[[Json], None]] = {}
         self._changed = trio.Event()
 
     async def read(self) -> None:
@@ -57,6 +58,9 @@ class AhpClient:
     def take(self, message: Json) -> None:
         """Takes one message of the host."""
         if "method" not in message:
+            then = self._then.pop(message["id"], None)
+            if then is not None and "result" in message:
+                then(message["result"])
             self._answers[message["id"]] = message
         elif message["method"] == "action":
             self.apply(message["params"])
@@ -83,9 +87,17 @@ class AhpClient:
         """Sends a message as it is."""
         await self.socket.send_message(message if isinstance(message, str) else json.dumps(message))
 
-    async def request(self, method: str, **params: Any) -> Any:
-        """Asks and waits for the result; `channel` is the root's unless told."""
+    async def request(
+        self, method: str, *, then: Callable[[Json], None] | None = None, **params: Any
+    ) -> Any:
+        """Asks and waits for the result; `channel` is the root's unless told.
+
+        `then` takes the result before the next message is looked at: what a
+        snapshot says must be held before the envelopes that follow it.
+        """
         ident = next(self._ids)
+        if then is not None:
+            self._then[ident] = then
         params.setdefault("channel", "ahp-root://")
         await self.send({"jsonrpc": "2.0", "id": ident, "method": method, "params": params})
         await self.until(lambda: ident in self._answers, what=f"the answer to {method}")
@@ -96,11 +108,18 @@ class AhpClient:
 
     async def initialize(self, versions: tuple[str, ...] = ("1.0.0",), **params: Any) -> Json:
         """Opens the connection, and holds the snapshots it was given."""
+
+        def hold_all(result: Json) -> None:
+            for snapshot in result["snapshots"]:
+                self.hold(snapshot)
+
         result: Json = await self.request(
-            "initialize", protocolVersions=list(versions), clientId=self.client_id, **params
+            "initialize",
+            then=hold_all,
+            protocolVersions=list(versions),
+            clientId=self.client_id,
+            **params,
         )
-        for snapshot in result["snapshots"]:
-            self.hold(snapshot)
         return result
 
     def hold(self, snapshot: Json) -> None:
@@ -111,8 +130,9 @@ class AhpClient:
 
     async def subscribe(self, channel: str, **params: Any) -> Json:
         """Subscribes and holds the snapshot."""
-        result = await self.request("subscribe", channel=channel, **params)
-        self.hold(result["snapshot"])
+        result = await self.request(
+            "subscribe", then=lambda got: self.hold(got["snapshot"]), channel=channel, **params
+        )
         return dict(result["snapshot"]["state"])
 
     async def snapshot(self, channel: str) -> Json:
