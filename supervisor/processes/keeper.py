@@ -31,7 +31,6 @@ import select
 import signal
 import socket
 import sys
-import time
 import traceback
 from typing import Any
 
@@ -41,70 +40,23 @@ if not __package__:
     __package__ = os.path.basename(os.path.dirname(os.path.abspath(__file__)))
 
 from .forking import Program, WorkerEnds, fork_worker
-from .kernel import (
-    PR_SET_NAME,
-    Stat,
-    become_subreaper,
-    children_of_this_thread,
-    prctl,
-    read_stat,
-    signal_tree,
-)
+from .kernel import PR_SET_NAME, become_subreaper, children_of_this_thread, prctl
+from .reaper import Reaper, Worker
 
 #: Between SIGTERM and SIGKILL when the supervisor is gone without a word.
 ORPHANED_GRACE_S = 0.5
 #: While workers run, how often it looks for escapees that nothing announced.
 SCAN_INTERVAL_S = 1.0
-#: Between two rounds of SIGKILL: doubles from the first to the last.
-FIRST_ROUND_S = 0.005
-LAST_ROUND_S = 0.25
-#: A killed process that is still there so long after is looked into: its tree is
-#: walked and signalled too.
-WALK_AFTER_S = 0.1
 #: The file of a `start`: far above what execve takes, so that nothing larger is read.
 MAX_PROGRAM_BYTES = 16 * 1024 * 1024
 #: Unsent packets: above it nothing more is read from a supervisor that does not read.
 MAX_OUTBOX_PACKETS = 4096
 #: Handled in one go before the loop looks at everything else again.
 MAX_PACKETS_PER_TURN = 64
-MAX_REAPED_PER_TURN = 256
-#: Processes of one worker remembered by identity.
-MAX_MET = 65_536
 #: Descriptors: each worker starting and each process in a round needs some.
 WANTED_NOFILE = 65_536
 PACKET_BYTES = 65_536
 DESCRIPTORS_PER_START = 5
-
-
-class Worker:
-    """A worker from its fork until nothing of its tree is left."""
-
-    def __init__(self, ident: int, pid: int, error_fd: int, what: str) -> None:
-        self.ident = ident
-        self.pid = pid
-        #: Open until the exec has succeeded or failed.
-        self.error_fd: int | None = error_fd
-        self.failed = False
-        self.what = what
-        self.running = True
-        #: When SIGKILL is due; None while nobody asked to end it.
-        self.kill_at: float | None = None
-        #: The processes of its tree that were told to end, or killed.
-        self.met: set[tuple[int, int]] = set()
-
-    def meet(self, stats: list[Stat]) -> None:
-        if len(self.met) < MAX_MET:
-            self.met.update(stat.identity for stat in stats)
-
-
-class Escapee:
-    """An unknown child of the keeper, and whose tree it may have belonged to."""
-
-    def __init__(self, owners: list[Worker], shares_grace: bool, met_at: float) -> None:
-        self.owners = owners
-        #: It was met in its owner's tree or bears its session.
-        self.shares_grace = shares_grace
-        self.met_at = met_at
 
 
 class Keeper:
@@ -115,16 +67,12 @@ class Keeper:
         self._control = control
         self._control_fd = control.fileno()
         self._outbox: collections.deque[bytes] = collections.deque()
-        #: Children by number, from their fork until they are reaped.
-        self._known: dict[int, Worker] = {}
         #: By the supervisor's number, until nothing of the tree is left.
         self._workers: dict[int, Worker] = {}
-        self._escapees: dict[int, Escapee] = {}
         self._by_error_fd: dict[int, Worker] = {}
+        self._reaper = Reaper(self._on_exit, self._on_gone, self._on_escapee)
         self._stopping = False
         self._supervisor_gone = False
-        self._round_s = FIRST_ROUND_S
-        self._group = os.getpgrp()
         self._nofile = _raise_nofile()
         self._wake_fd, write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGCHLD, _ignore)
@@ -134,11 +82,11 @@ class Keeper:
     def run(self) -> None:
         """Serves until the supervisor is gone or says stop, and nothing is left."""
         while True:
-            timeout_s = self._sweep()
+            timeout_s = self._reaper.sweep()
             if self._stopping and not children_of_this_thread():
                 self._flush()
                 return
-            if self._known:
+            if self._reaper.has_running:
                 timeout_s = min(timeout_s, SCAN_INTERVAL_S)
             self._wait(timeout_s)
 
@@ -197,7 +145,7 @@ class Keeper:
             case "end":
                 worker = self._workers.get(message["id"])
                 if worker is not None:
-                    self._end(worker, message["grace_s"])
+                    self._reaper.end(worker, message["grace_s"])
             case "stop":
                 self._end_everything(message["grace_s"])
 
@@ -242,7 +190,8 @@ class Keeper:
             self._say(event="failed", id=ident, why=f"{what} could not be started: {why}")
             return
         worker = Worker(ident, pid, error_fd, what)
-        self._known[pid] = self._workers[ident] = self._by_error_fd[error_fd] = worker
+        self._reaper.adopt(worker)
+        self._workers[ident] = self._by_error_fd[error_fd] = worker
 
     def _hear_exec(self, worker: Worker) -> None:
         """Reads how the exec went; called when the error pipe can be read or the child is dead."""
@@ -270,133 +219,11 @@ class Keeper:
 
     # Ending
 
-    def _end(self, worker: Worker, grace_s: float) -> None:
-        first = worker.kill_at is None
-        due = time.monotonic() + grace_s
-        worker.kill_at = due if worker.kill_at is None else min(worker.kill_at, due)
-        self._round_s = FIRST_ROUND_S
-        if first and grace_s > 0 and worker.running:
-            worker.meet(signal_tree(worker.pid, signal.SIGTERM))
-
     def _end_everything(self, grace_s: float) -> None:
         self._stopping = True
-        for worker in list(self._workers.values()):
-            self._end(worker, grace_s)
+        self._reaper.end_everything(grace_s)
 
-    def _sweep(self) -> float:
-        """One round over everything that has to end. Answers in how many seconds to look again."""
-        self._strike()
-        more = self._reap()
-        now = time.monotonic()
-        wait_s = 0.0 if more else float("inf")
-        struck = False
-        for pid in children_of_this_thread():
-            worker = self._known.get(pid)
-            due = worker.kill_at if worker is not None else self._escapee_due(pid, now)
-            if due is None:
-                continue
-            if due > now:
-                wait_s = min(wait_s, due - now)
-                continue
-            struck = True
-            if due + WALK_AFTER_S <= now:
-                # The kernel does not let it die yet, so its children do not fall to us.
-                signal_tree(pid, signal.SIGKILL)
-        self._tell_gone()
-        if not struck:
-            self._round_s = FIRST_ROUND_S
-            return wait_s
-        wait_s = min(wait_s, self._round_s)
-        self._round_s = min(self._round_s * 2, LAST_ROUND_S)
-        return wait_s
-
-    def _strike(self) -> None:
-        """Kills every child that is due, the youngest first.
-
-        What forks and exits as fast as it can is hit only when next to nothing
-        is done between finding and killing it. A number alone is safe here: it
-        is a child's until we reap it. What a child leaves behind falls to us and
-        is struck in the next round.
-        """
-        now = time.monotonic()
-        somebody_has_time = any(_in_grace(worker, now) for worker in self._workers.values())
-        for pid in reversed(children_of_this_thread()):
-            worker = self._known.get(pid)
-            if worker is not None:
-                is_due = worker.kill_at is not None and worker.kill_at <= now
-            else:
-                is_due = not somebody_has_time or self._escapee_due(pid, now) <= now
-            if is_due:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except PermissionError:
-                    pass  # it changed its user, and is beyond our reach
-
-    def _escapee_due(self, pid: int, now: float) -> float:
-        """When an unknown child has to be killed.
-
-        What was told to end together with its worker has the same grace, also
-        when the worker was the quicker one. Everything else has none.
-        """
-        escapee = self._escapees.get(pid) or self._meet_escapee(pid, now)
-        if escapee.shares_grace:
-            dues = [one.kill_at for one in escapee.owners if one.kill_at is not None]
-            return min(dues, default=escapee.met_at)
-        return escapee.met_at
-
-    def _meet_escapee(self, pid: int, now: float) -> Escapee:
-        stat = read_stat(pid)
-        everyone = self._workers.values()
-        owners = []
-        if stat is not None:
-            owners = [
-                one for one in everyone if stat.identity in one.met or stat.session == one.pid
-            ]
-        shares_grace = bool(owners)
-        if not owners:
-            # Nobody can tell whose it was: everyone who is on the way out waits for it.
-            owners = [one for one in everyone if not one.running or one.kill_at is not None]
-        if not owners:
-            self._say(event="escapee", pid=pid, name=stat.name if stat is not None else "")
-        escapee = self._escapees[pid] = Escapee(owners, shares_grace, now)
-        self._round_s = FIRST_ROUND_S
-        return escapee
-
-    def _reap(self) -> bool:
-        """Reaps what died, by number. Answers whether there may be more."""
-        now = time.monotonic()
-        groups = {self._group, 0}
-        for _ in range(MAX_REAPED_PER_TURN):
-            try:
-                # Only looks who it is (WNOWAIT): a status is taken by number, for its owner.
-                dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                return False
-            if dead is None:
-                return False
-            pid = dead.si_pid
-            stat = read_stat(pid)
-            worker = self._known.get(pid)
-            if worker is not None:
-                has_time = _in_grace(worker, now)
-            else:
-                has_time = self._escapee_due(pid, now) > now
-            if stat is not None and not has_time and stat.group not in groups:
-                groups.add(stat.group)
-                _kill_group(stat.group)
-            os.waitpid(pid, 0)
-            if worker is not None:
-                del self._known[pid]
-                self._bury(worker, dead)
-            else:
-                escapee = self._escapees.pop(pid)
-                if stat is not None and dead.si_status == signal.SIGKILL:
-                    for owner in escapee.owners[:1]:
-                        owner.meet([stat])
-        return True
-
-    def _bury(self, worker: Worker, dead: os.waitid_result) -> None:
-        worker.running = False
+    def _on_exit(self, worker: Worker, dead: os.waitid_result) -> None:
         self._hear_exec(worker)
         if worker.failed:
             return
@@ -408,31 +235,13 @@ class Keeper:
             signal=None if by_exit else dead.si_status,
         )
 
-    def _tell_gone(self) -> None:
-        waited_for = {id(owner) for one in self._escapees.values() for owner in one.owners}
-        for worker in [one for one in self._workers.values() if not one.running]:
-            if id(worker) not in waited_for:
-                del self._workers[worker.ident]
-                if not worker.failed:
-                    others = {pid for pid, _ in worker.met} - {worker.pid}
-                    self._say(event="gone", id=worker.ident, count=1 + len(others))
+    def _on_gone(self, worker: Worker, count: int) -> None:
+        del self._workers[worker.ident]
+        if not worker.failed:
+            self._say(event="gone", id=worker.ident, count=count)
 
-
-def _in_grace(worker: Worker, now: float) -> bool:
-    return worker.kill_at is not None and worker.kill_at > now
-
-
-def _kill_group(group: int) -> None:
-    """Kills a process group at one stroke: also what forks faster than it can be found.
-
-    Only while an unreaped child of ours is its member: then the number is taken,
-    and all its members are of a worker's tree, since a group can be joined only
-    from within its session.
-    """
-    try:
-        os.killpg(group, signal.SIGKILL)
-    except OSError:
-        pass  # nobody but the dead is in it, or it is another user's
+    def _on_escapee(self, pid: int, name: str) -> None:
+        self._say(event="escapee", pid=pid, name=name)
 
 
 def _read_program(fd: int) -> Program:

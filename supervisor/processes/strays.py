@@ -9,29 +9,28 @@ is a stray.
 
 import os
 import signal
+import time
 from collections.abc import Callable, Collection
 
 import trio
 
 from .keeper_link import KEEPER_PIDS
-from .kernel import children_of, read_stat, signal_tree
+from .kernel import children_of, signal_tree
 from .launcher import Exit
 
 _FIRST_ROUND_S = 0.005
 _LAST_ROUND_S = 0.1
+_STRIKE_S = 0.02
 
 
 def list_strays(known: Collection[int]) -> list[int]:
     """Children of this process that a dead keeper left."""
     session = os.getsid(0)
-    strays = []
-    for pid in children_of(os.getpid()):
-        if pid in KEEPER_PIDS or pid in known:
-            continue
-        stat = read_stat(pid)
-        if stat is not None and stat.session != session:
-            strays.append(pid)
-    return strays
+    return [
+        pid
+        for pid in children_of(os.getpid())
+        if pid not in KEEPER_PIDS and pid not in known and _session_of(pid) not in (None, session)
+    ]
 
 
 async def sweep_strays(
@@ -50,15 +49,35 @@ async def sweep_strays(
     round_s = _FIRST_ROUND_S
     with trio.move_on_after(limit_s):
         while True:
-            for pid in list_strays(known()):
-                signal_tree(pid, signal.SIGKILL)
-            for pid in list_strays(known()):
-                _reap(pid, reaped)
-            if not list_strays(known()):
+            _strike(known(), reaped)
+            strays = list_strays(known())
+            if not strays:
                 return []
+            for pid in strays:
+                signal_tree(pid, signal.SIGKILL)
             await trio.sleep(round_s)
             round_s = min(round_s * 2, _LAST_ROUND_S)
     return list_strays(known())
+
+
+def _strike(known: Collection[int], reaped: Callable[[int, Exit], None]) -> None:
+    """Kills and reaps without a pause, for a moment: what forks and exits is hit only so."""
+    ends = time.monotonic() + _STRIKE_S
+    while time.monotonic() < ends and (strays := list_strays(known)):
+        for pid in reversed(strays):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except PermissionError:
+                pass  # it changed its user, and is beyond our reach
+        for pid in strays:
+            _reap(pid, reaped)
+
+
+def _session_of(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None  # a child of somebody's thread, reaped just now
 
 
 def _reap(pid: int, reaped: Callable[[int, Exit], None]) -> None:
