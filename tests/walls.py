@@ -113,6 +113,7 @@ KEEPER = frozenset(
         "ahpd.supervisor.processes.keeper",
         "ahpd.supervisor.processes.forking",
         "ahpd.supervisor.processes.kernel",
+        "ahpd.supervisor.processes.reaper",
     }
 )
 
