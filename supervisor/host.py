@@ -7,15 +7,16 @@ between a connection and the methods here; nothing here knows a wire.
 
 import hashlib
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
 import structlog
 import trio
-from attrs import frozen
+from attrs import field, frozen
 
 from ..contracts.ahp.actions import ACTIONS, check_action, client_may_dispatch
 from ..contracts.ahp.errors import AhpError, ErrorCode
@@ -39,6 +40,9 @@ from .store.ledger import Ledger
 
 Json = dict[str, Any]
 
+#: A client that holds all turns of every chat it is subscribed to.
+EMPTY: Mapping[str, Set[str]] = MappingProxyType({})
+
 #: How long burying the dead may take after a graceful stop, of `stop_timeout_s`.
 BURIAL_SHARE = 0.8
 
@@ -50,6 +54,8 @@ class Admitted:
     client_id: str
     version: str
     last_seen_s: float
+    windows: Mapping[str, Set[str]] | None = field(factory=dict)
+    """The turns it held of each chat of which it did not hold all; None: too many to remember."""
 
 
 class Host:
@@ -213,11 +219,16 @@ class Host:
             for session in self.sessions.values():
                 session.client_left(seat.client_id)
 
-    def admit(self, client_id: str, version: str) -> None:
+    def admit(
+        self, client_id: str, version: str, *, windows: Mapping[str, Set[str]] | None = EMPTY
+    ) -> None:
         """Remembers a client, so that it may reconnect."""
         self._admitted.pop(client_id, None)
         self._admitted[client_id] = Admitted(
-            client_id=client_id, version=version, last_seen_s=trio.current_time()
+            client_id=client_id,
+            version=version,
+            last_seen_s=trio.current_time(),
+            windows=windows,
         )
         while len(self._admitted) > self.bounds.admitted_clients:
             self._admitted.popitem(last=False)
@@ -371,7 +382,7 @@ class Host:
         self.ledger.store.remove_session(session.id)
         self._count_sessions()
         self.notify("root/sessionRemoved", {"session": session.spelling})
-        session.channel.subscriptions.clear()
+        self.ledger.tell(session.channel.subscriptions.clear)
         return chats
 
     def create_chat(

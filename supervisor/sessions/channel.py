@@ -65,8 +65,14 @@ class Channel:
     """Publishes what is being gathered; called before anybody looks at the state."""
     view: Callable[[], Json] | None = None
     """What a snapshot shows, where that is not the reduced state alone."""
+    born_seq: int = field(init=False)
+    """The number that was spent last before the channel was there."""
     subscriptions: dict[int, Subscription] = field(factory=dict, init=False)
     """By the identity of the seat: one subscription a connection."""
+
+    @born_seq.default
+    def _seq_now(self) -> int:
+        return self.stream.seq
 
     def publish(self, action: Json, origin: Origin | None = None) -> Envelope | None:
         """Applies an action, numbers it and sends it to every subscriber.

@@ -7,7 +7,8 @@ beside, and `ping` and refusals are answered at once.
 
 import base64
 import binascii
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -62,6 +63,9 @@ MAX_CLIENT_ID_CHARS = 512
 #: What an answer may weigh beside its snapshots.
 ENVELOPE_BYTES = 64 * 1024
 
+#: Of a client that is gone, how many ids of turns its windows may hold to be remembered.
+MAX_REMEMBERED_TURNS = 10_000
+
 #: The close code for a client whose place was taken by a newer connection of its own.
 REPLACED = 4001
 #: The close code after a version that we do not speak.
@@ -94,6 +98,8 @@ class AhpConnection:
         self._channels: dict[int, Channel] = {}
         self._nursery: trio.Nursery | None = None
         self._waiting = 0
+        self._behind: dict[str, deque[Callable[[], None]]] = {}
+        self._left = False
 
     async def serve(self) -> None:
         """Serves until the connection is over."""
@@ -104,9 +110,22 @@ class AhpConnection:
                     self._receive(text)
                 nursery.cancel_scope.cancel()
         finally:
-            if self.client_id:
-                self._host.admit(self.client_id, self._version or "")
-                self._host.leave_seat(self)
+            self._leave()
+
+    def _leave(self) -> None:
+        """The connection is over, or a newer one of its client took its place."""
+        if self._left or not self.client_id:
+            return
+        self._left = True
+        held = {
+            channel.uri: frozenset(subscription.held_turns)
+            for channel in self._channels.values()
+            if (subscription := channel.subscription_of(self)) is not None
+            and subscription.held_turns is not None
+        }
+        kept = held if sum(map(len, held.values())) <= MAX_REMEMBERED_TURNS else None
+        self._host.leave_seat(self)
+        self._host.admit(self.client_id, self._version or "", windows=kept)
 
     # -- what the host sends (sessions.channel.Seat) ----------------------------------
 
@@ -141,6 +160,8 @@ class AhpConnection:
     # -- what the client sends --------------------------------------------------------
 
     def _receive(self, text: str) -> None:
+        if self._left:
+            return
         message = jsonrpc.parse_message(text)
         match message:
             case jsonrpc.Malformed():
@@ -162,24 +183,52 @@ class AhpConnection:
             _log.info("faulty notification", client=self.client_id, why=str(error))
             return
         if isinstance(params, DispatchAction):
-            self._dispatch(params)
+            dispatch = params
+
+            def act() -> None:
+                self._host.dispatch(self, dispatch.channel, dispatch.client_seq, dispatch.action)
         elif isinstance(params, Unsubscribe):
-            self._unsubscribe(params.channel)
+            unsubscribed = params.channel
 
-    def _dispatch(self, params: DispatchAction) -> None:
-        made = self._host.being_created(params.channel)
-        if made is None:
-            self._host.dispatch(self, params.channel, params.client_seq, params.action)
-        elif self._nursery is not None and self._has_room_to_wait:
-            self._waiting += 1
-            self._nursery.start_soon(self._dispatch_after, made, params)
+            def act() -> None:
+                self._unsubscribe(unsubscribed)
+        else:
+            return
+        if not self._goes_behind_creation(params.channel, act):
+            act()
 
-    async def _dispatch_after(self, made: trio.Event, params: DispatchAction) -> None:
-        try:
-            await made.wait()
-            self._host.dispatch(self, params.channel, params.client_seq, params.action)
-        finally:
+    def _goes_behind_creation(self, uri: str, act: Callable[[], None]) -> bool:
+        """Whether what names a session that is just being made now stands in line behind that.
+
+        A client may create, subscribe and speak in one breath. What it says of one
+        session keeps its order, also what arrives while the line moves.
+        """
+        made = self._host.being_created(uri)
+        if made is None and not self._behind:
+            return False
+        name = parse_channel(uri)
+        if name is None or self._nursery is None or (made is None and name.id not in self._behind):
+            return False
+        if not self._has_room_to_wait:
+            _log.info("too much waits for a session that is being made", client=self.client_id)
+            return True
+        self._waiting += 1
+        if name.id in self._behind:
+            self._behind[name.id].append(act)
+        elif made is not None:
+            self._behind[name.id] = deque([act])
+            self._nursery.start_soon(self._follow_creation, name.id, made)
+        return True
+
+    async def _follow_creation(self, id: str, made: trio.Event) -> None:
+        await made.wait()
+        line = self._behind[id]
+        while line:
             self._waiting -= 1
+            act = line.popleft()
+            if not self._left:
+                act()
+        del self._behind[id]
 
     @property
     def _has_room_to_wait(self) -> bool:
@@ -213,33 +262,26 @@ class AhpConnection:
     def _serve_request(self, message: jsonrpc.Request, params: Any) -> None:
         """Answers before the next message is read, or beside where something has to be waited for.
 
-        Whatever names a session that is just being made waits for it: a client may
-        create, subscribe and speak in one breath.
+        Whatever names a session that is just being made waits for it, in its order.
         """
-        beside = BESIDE.get(message.method)
-        made = None if beside is not None else self._host.being_created(params.channel)
-        if beside is None and made is None:
-            with self._answering(message):
-                self._succeed(message, AT_ONCE[message.method](self, params))
-        elif self._nursery is not None:
-            self._waiting += 1
-            self._nursery.start_soon(self._serve_beside, message, params, made, beside)
 
-    async def _serve_beside(
-        self,
-        message: jsonrpc.Request,
-        params: Any,
-        made: trio.Event | None,
-        beside: "Waiting | None",
-    ) -> None:
+        def act() -> None:
+            beside = BESIDE.get(message.method)
+            if beside is None:
+                with self._answering(message):
+                    self._succeed(message, AT_ONCE[message.method](self, params))
+            elif self._nursery is not None:
+                self._waiting += 1
+                self._nursery.start_soon(self._serve_beside, message, params, beside)
+
+        # A second session of that id is refused while the first is being made.
+        if isinstance(params, CreateSession) or not self._goes_behind_creation(params.channel, act):
+            act()
+
+    async def _serve_beside(self, message: jsonrpc.Request, params: Any, beside: "Waiting") -> None:
         try:
             with self._answering(message):
-                if made is not None:
-                    await made.wait()
-                if beside is not None:
-                    self._succeed(message, await beside(self, params))
-                else:
-                    self._succeed(message, AT_ONCE[message.method](self, params))
+                self._succeed(message, await beside(self, params))
         finally:
             self._waiting -= 1
 
@@ -272,6 +314,11 @@ class AhpConnection:
     def _initialize(self, params: Initialize) -> Json:
         if self.client_id:
             raise AhpError(ErrorCode.INVALID_REQUEST, "This connection is initialized already.")
+        if not 0 < len(params.client_id) <= MAX_CLIENT_ID_CHARS:
+            raise AhpError(
+                ErrorCode.INVALID_PARAMS,
+                f"params.clientId: expected 1 to {MAX_CLIENT_ID_CHARS} characters",
+            )
         try:
             version = negotiate(params.protocol_versions)
         except ValueError as error:
@@ -283,8 +330,9 @@ class AhpConnection:
                 f"This host speaks {', '.join(supported)}.",
                 {"supportedVersions": supported},
             )
+        wanted = self._named(params.initial_subscriptions)
+        self._hold_subscriptions(wanted.values())
         self._let_in(params.client_id, version)
-        wanted = list(dict.fromkeys(params.initial_subscriptions))
         return {
             "protocolVersion": version,
             "serverSeq": self._host.stream.seq,
@@ -305,47 +353,70 @@ class AhpConnection:
                 ErrorCode.RESOURCE_NOT_FOUND,
                 f"This host does not know the client {params.client_id[:80]}; initialize instead.",
             )
-        self._let_in(params.client_id, known.version)
-        named: dict[str, Channel] = {}
-        missing: list[str] = []
-        for uri in dict.fromkeys(params.subscriptions):
-            channel = self._host.resolve(uri)
-            if channel is None:
-                missing.append(uri)
-            else:
-                named[uri] = channel
-                channel.flush()
-        self._hold_subscriptions(len(named))
-        envelopes = self._host.stream.since(params.last_seen_server_seq)
-        if envelopes is not None:
-            spellings = {channel.uri: uri for uri, channel in named.items()}
-            actions = [
-                envelope.params(spellings[envelope.channel])
-                for envelope in envelopes
-                if envelope.channel in spellings
-            ]
-            replay: Json = {"type": "replay", "actions": actions, "missing": missing}
+        named = self._named(params.subscriptions)
+        missing = [uri for uri in dict.fromkeys(params.subscriptions) if uri not in named]
+        self._hold_subscriptions(named.values())
+        held = self._let_in(params.client_id, known.version)
+        replayed = self._replay(named, params.last_seen_server_seq, held)
+        if replayed is not None:
+            replay: Json = {"type": "replay", "actions": replayed, "missing": missing}
             if len(encode_json(replay)) < self._room_bytes:
-                for uri, channel in named.items():
-                    self._subscribe(channel, uri)
                 return replay
-        return {"type": "snapshot", "snapshots": self._subscribe_all(list(named))}
+        return {"type": "snapshot", "snapshots": self._subscribe_all(named)}
 
-    def _let_in(self, client_id: str, version: str) -> None:
-        if not client_id or len(client_id) > MAX_CLIENT_ID_CHARS:
-            raise AhpError(
-                ErrorCode.INVALID_PARAMS,
-                f"params.clientId: expected 1 to {MAX_CLIENT_ID_CHARS} characters",
-            )
+    def _named(self, uris: Iterable[str]) -> dict[str, Channel]:
+        """The channels that are there, by the spellings they are asked for under."""
+        return {uri: channel for uri in uris if (channel := self._host.resolve(uri)) is not None}
+
+    def _replay(
+        self, named: Mapping[str, Channel], seen_seq: int, windows_held: windows.Windows | None
+    ) -> list[Json] | None:
+        """Subscribes to the channels and answers what was missed of them since that number.
+
+        None when that cannot be told as actions: some are held no longer, a channel
+        is younger than what the client saw, or it lacks turns that they name.
+        """
+        for channel in named.values():
+            channel.flush()
+        envelopes = self._host.stream.since(seen_seq)
+        if envelopes is None or windows_held is None:
+            return None
+        if any(channel.born_seq > seen_seq for channel in named.values()):
+            return None
+        held = {
+            channel.uri: set(windows_held[channel.uri])
+            for channel in named.values()
+            if channel.uri in windows_held
+        }
+        spellings = {channel.uri: uri for uri, channel in named.items()}
+        missed = [envelope for envelope in envelopes if envelope.channel in spellings]
+        for envelope in missed:
+            turns = held.get(envelope.channel)
+            if turns is not None:
+                turn_id = envelope.action.get("turnId")
+                windows.remember(turns, envelope.action)
+                if isinstance(turn_id, str) and turn_id not in turns:
+                    return None
+        for uri, channel in named.items():
+            self._subscribe(channel, uri)
+            subscription = channel.subscription_of(self)
+            if subscription is not None:
+                subscription.held_turns = held.get(channel.uri)
+        return [envelope.params(spellings[envelope.channel]) for envelope in missed]
+
+    def _let_in(self, client_id: str, version: str) -> windows.Windows | None:
+        """The client is here now. Answers the windows that it held when it was here last."""
         self.client_id = client_id
         self._version = version
-        self._host.admit(client_id, version)
         replaced = self._host.take_seat(self)
         if isinstance(replaced, AhpConnection):
-            self._host.leave_seat(replaced)
+            replaced._leave()
             self._host.nursery.start_soon(
                 replaced._line.close, REPLACED, "a newer connection took this client's place"
             )
+        known = self._host.admitted(client_id)
+        self._host.admit(client_id, version)
+        return known.windows if known is not None else {}
 
     def _ping(self, params: Ping) -> Json:
         return {}
@@ -366,24 +437,22 @@ class AhpConnection:
                 else ErrorCode.RESOURCE_NOT_FOUND
             )
             raise AhpError(code, f"There is no channel {params.channel[:200]}.")
-        self._hold_subscriptions(1)
+        self._hold_subscriptions([channel])
         latency_ms = params.delivery.max_latency_ms if params.delivery else None
         turns = params.view.turns if params.view else None
         snapshot = self._subscribe(channel, params.channel, latency_ms=latency_ms, turns=turns)
         return {"snapshot": self._fitted(snapshot, channel, self._room_bytes)}
 
-    def _subscribe_all(self, uris: list[str]) -> list[Json]:
-        """Snapshots of all of them that exist, together within one frame."""
-        channels = [(uri, channel) for uri in uris if (channel := self._host.resolve(uri))]
-        self._hold_subscriptions(len(channels))
-        snapshots = [self._subscribe(channel, uri) for uri, channel in channels]
+    def _subscribe_all(self, named: Mapping[str, Channel]) -> list[Json]:
+        """Snapshots of all of them, together within one frame."""
+        snapshots = [self._subscribe(channel, uri) for uri, channel in named.items()]
         sizes = [len(encode_json(snapshot)) for snapshot in snapshots]
         if sum(sizes) <= self._room_bytes:
             return snapshots
         share = self._room_bytes // len(snapshots)
         return [
             self._fitted(snapshot, channel, share)
-            for snapshot, (_, channel) in zip(snapshots, channels, strict=True)
+            for snapshot, channel in zip(snapshots, named.values(), strict=True)
         ]
 
     def _subscribe(
@@ -414,10 +483,16 @@ class AhpConnection:
             snapshot = {**snapshot, "state": state}
         return snapshot
 
-    def _hold_subscriptions(self, more: int) -> None:
+    def _hold_subscriptions(self, wanted: Iterable[Channel]) -> None:
+        """Refuses more channels than one connection may be subscribed to."""
+        # A channel that is gone took its subscriptions along.
+        self._channels = {
+            key: channel
+            for key, channel in self._channels.items()
+            if channel.subscription_of(self) is not None
+        }
         limit = self._host.bounds.max_subscriptions_per_connection
-        held = sum(channel.subscription_of(self) is not None for channel in self._channels.values())
-        if held + more > limit:
+        if len({*self._channels, *map(id, wanted)}) > limit:
             raise AhpError(
                 ErrorCode.INVALID_PARAMS, f"A connection may subscribe to {limit} channels."
             )
@@ -435,15 +510,21 @@ class AhpConnection:
             raise AhpError(
                 ErrorCode.INVALID_PARAMS, "params.channel: subscribe to the chat before its turns"
             )
-        turn_id = windows.turn_of(params.cursor) if params.cursor is not None else None
-        page = (
-            windows.page_before(chat.channel.snapshot(), turn_id) if turn_id is not None else None
-        )
-        if page is None:
-            raise AhpError(
-                ErrorCode.INVALID_PARAMS, "params.cursor: expected a cursor of this chat"
-            )
-        self._host.ledger.tell(lambda: self._load_turns(subscription, page))
+        state, held = chat.channel.snapshot(), subscription.held_turns
+        if params.cursor is None:
+            page = None if held is None else windows.next_page(state, held)
+        else:
+            turn_id = windows.turn_of(params.cursor)
+            page = windows.page_before(state, turn_id) if turn_id is not None else None
+            if page is None:
+                raise AhpError(
+                    ErrorCode.INVALID_PARAMS, "params.cursor: expected a cursor of this chat"
+                )
+        # Who holds these turns is not sent them: their cursor would lead backwards.
+        if page is not None and held is not None:
+            lacks = any(turn["id"] not in held for turn in page["turns"])
+            if lacks:
+                self._host.ledger.tell(lambda: self._load_turns(subscription, page))
         return {}
 
     # -- sessions and chats -----------------------------------------------------------

@@ -10,11 +10,15 @@ that new turns do not move it and a turn that is gone expires it honestly.
 
 import base64
 import binascii
-from typing import Any
+from collections.abc import Mapping, Set
+from typing import Any, TypeAlias
 
 from ...contracts.json import encode_json
 
 Json = dict[str, Any]
+
+#: The ids of the turns that a client holds of each chat of which it does not hold all.
+Windows: TypeAlias = Mapping[str, Set[str]]
 
 #: How many turns `fetchTurns` loads at once, and how many bytes of them; one always goes.
 PAGE_TURNS = 60
@@ -66,6 +70,19 @@ def page_before(state: Json, turn_id: str) -> Json | None:
         if found is None:
             return None
         end = found
+    return _page(turns, end)
+
+
+def next_page(state: Json, held: Set[str]) -> Json | None:
+    """The page before what a connection holds; None when nothing is older."""
+    turns = state["turns"]
+    end = len(turns)
+    while end > 0 and turns[end - 1]["id"] in held:
+        end -= 1
+    return _page(turns, end) if end > 0 else None
+
+
+def _page(turns: list[Json], end: int) -> Json:
     start = end
     room = PAGE_BYTES
     while start > 0 and end - start < PAGE_TURNS:
