@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+#: What a worker may say before it answers whether it takes a turn up again.
+MAX_HELD_BACK = 1000
+
 
 @frozen(kw_only=True)
 class Facts:
@@ -116,6 +119,7 @@ class Chat:
         self._kept_turns = 0
         self._misses: list[float] = []
         self._mentioned: set[str] = set()
+        self._held_back: list[tuple[str, Any]] | None = None
 
     def _gather_window_s(self) -> float:
         wished = [
@@ -292,16 +296,21 @@ class Chat:
             self.end_turn_with_error(error_type, message)
             self.queue_paused = True
 
-    def client_left(self, client_id: str) -> None:
-        """A client's connection ended: the tool calls that it ran fail, and the agent hears."""
+    def client_left(self, client_id: str, *, was_active: bool) -> None:
+        """A client left: the tool calls that it ran fail, and the agent hears of a client that
+        offered tools."""
         running = self.state.get("activeTurn")
         calls = [
             part["toolCall"]
             for part in (running["responseParts"] if running is not None else [])
-            if part.get("kind") == "toolCall"
+            if part.get("kind") == "toolCall" and owner_of(part["toolCall"]) == client_id
         ]
+        for parked in parked_in(self.state):
+            # Leave to run it would come to nothing: there is nobody who could.
+            if parked.kind == "toolConfirmation" and owner_of(parked.body) == client_id:
+                self.say(settling(parked))
         for call in calls:
-            if owner_of(call) == client_id and call["status"] == "running":
+            if call["status"] == "running":
                 result = {
                     "success": False,
                     "pastTenseMessage": "The client that ran this tool has left",
@@ -309,6 +318,8 @@ class Chat:
                 }
                 named = {"turnId": self.turn_id, "toolCallId": call["toolCallId"]}
                 self.say({"type": "chat/toolCallComplete", **named, "result": result})
+        if not (was_active or calls):
+            return
         if self.worker is not None and "client_gone" in self.worker.members:
             self.worker.tell("session.clientGone", ClientGone(client_id=client_id))
 
@@ -414,8 +425,26 @@ class Chat:
 
     def on_worker_event(self, conversation: Conversation, name: str, payload: Any) -> None:
         """The worker told something. A worker that was replaced is read and not heard."""
-        if conversation is self.conversation and not self.removed:
+        if conversation is not self.conversation or self.removed:
+            return
+        if self._held_back is None:
             emissions.on_event(self, name, payload)
+        elif len(self._held_back) < MAX_HELD_BACK:
+            self._held_back.append((name, payload))
+        else:
+            conversation.fail("said too much before it answered whether it takes the turn up again")
+
+    def hold_back(self) -> None:
+        """Keeps what the worker says until it is known whether a turn goes on: it may say parts
+        of that turn before its answer is heard."""
+        self._held_back = []
+
+    def hear_held_back(self) -> None:
+        """Takes what was kept, in order."""
+        held, self._held_back = self._held_back, None
+        for name, payload in held or ():
+            if not self.removed:
+                emissions.on_event(self, name, payload)
 
     def on_turn_over(self, turn_id: str) -> None:
         """The agent acknowledged the end of a turn that was cancelled."""

@@ -98,14 +98,18 @@ def _turn_cancelled(chat: "Chat", dispatched: "Dispatched") -> Question | None:
 def _turn_resume(chat: "Chat", dispatched: "Dispatched") -> Question:
     async def resume() -> None:
         turn_id = dispatched.action["turnId"]
-        reason = await asked(chat, "turn.resume", TurnNamed(turn_id=turn_id))
-        if dispatched.answered:
-            return
-        reason = reason or refusal(chat.state, dispatched.action, dispatched.seat.client_id)
-        if reason is not None:
-            dispatched.refuse(reason)
-        else:
-            chat.accept(dispatched)
+        chat.hold_back()
+        try:
+            reason = await asked(chat, "turn.resume", TurnNamed(turn_id=turn_id))
+            if dispatched.answered:
+                return
+            reason = reason or refusal(chat.state, dispatched.action, dispatched.seat.client_id)
+            if reason is not None:
+                dispatched.refuse(reason)
+            else:
+                chat.accept(dispatched)
+        finally:
+            chat.hear_held_back()
 
     return resume
 
@@ -178,6 +182,9 @@ def _input_answer_changed(chat: "Chat", dispatched: "Dispatched") -> None:
 
 def _pending_message_set(chat: "Chat", dispatched: "Dispatched") -> None:
     action = dispatched.action
+    if chat.session.failed:
+        dispatched.refuse("the session could not be created")
+        return
     if action["kind"] == "steering":
         if chat.worker is None or "steer" not in chat.worker.members:
             dispatched.refuse("this agent cannot be steered; queue the message instead")

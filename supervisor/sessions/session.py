@@ -194,8 +194,9 @@ class Session:
         if kind not in _UNSEEN:
             self._mirror_row(chat)
             self._mirror_parked(chat)
-            modified_at = chat.state["modifiedAt"]
-            self.modified_at = max(self.modified_at, modified_at)
+            if kind in _ADVANCING:
+                # By our own clock: a chat's time is as right as its client's.
+                self.modified_at = now()
             activity = shown_activity(self.channel.state["chats"], self.default_chat.channel.uri)
             said = {"type": "session/activityChanged"}
             self.say(said if activity is None else {**said, "activity": activity})
@@ -397,10 +398,10 @@ class Session:
 
     def client_left(self, client_id: str) -> None:
         """A connection ended: its part in the session ends with it."""
-        if any(client["clientId"] == client_id for client in self.channel.state["activeClients"]):
-            self.say({"type": "session/activeClientRemoved", "clientId": client_id})
+        removed = {"type": "session/activeClientRemoved", "clientId": client_id}
+        was_active = self.say(removed)
         for chat in list(self.chats.values()):
-            chat.client_left(client_id)
+            chat.client_left(client_id, was_active=was_active)
 
 
 #: Deltas: they change nothing that anybody sees outside of the chat.
@@ -408,6 +409,20 @@ _UNSEEN = frozenset({"chat/delta", "chat/reasoning", "chat/toolCallDelta", "chat
 
 #: What clears a session's read flag.
 _UNREADS = frozenset({"chat/turnStarted", "chat/turnResume"})
+
+#: What of a chat moves its session up in the list.
+_ADVANCING = frozenset(
+    {
+        "chat/turnStarted",
+        "chat/turnResume",
+        "chat/turnComplete",
+        "chat/turnCancelled",
+        "chat/error",
+        "chat/truncated",
+        "chat/inputRequested",
+        "chat/toolCallReady",
+    }
+)
 
 #: What moves a session up in the list; mirrors of its chats carry their own time.
 _MODIFYING = frozenset(

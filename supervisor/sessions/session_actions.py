@@ -71,8 +71,9 @@ def _active_client_removed(session: "Session", dispatched: "Dispatched") -> None
     if client_id != dispatched.seat.client_id:
         dispatched.refuse("a client may only speak for itself")
         return
-    session.accept(dispatched)
-    session.client_left(client_id)
+    if session.accept(dispatched):
+        for chat in list(session.chats.values()):
+            chat.client_left(client_id, was_active=True)
 
 
 def tools_of(session: "Session") -> list[Any]:
