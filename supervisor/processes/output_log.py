@@ -131,6 +131,7 @@ class OutputLog:
             if not data:
                 position = self._end  # the disk refuses; go on with what comes
                 continue
+            data = data[: data.rfind(b"\n") + 1] or data
             position += len(data)
             yield data
             await trio.lowlevel.checkpoint()
