@@ -145,21 +145,25 @@ async def test_a_module_whose_own_import_is_missing_names_that_one(tmp_path: Pat
 
 
 async def test_a_file_beside_an_agent_does_not_stand_in_for_a_library(tmp_path: Path) -> None:
-    (tmp_path / "trio.py").write_text("raise SystemExit('shadowed')\n")
+    for name in ("trio", "colorsys"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('shadowed')\n")
     (tmp_path / "shadowing_agent.py").write_text(
         """
+import colorsys
 import trio
 from fixture_base import Agent
 
 def create():
     agent = Agent()
     agent.display_name = trio.__file__
+    agent.description = colorsys.__file__
     return agent
 """
     )
     async with worker(cwd=tmp_path) as driver:
         told = await driver.load("shadowing_agent:create", tmp_path, FIXTURE_AGENTS)
         assert Path(told["displayName"]).parent.name == "trio"
+        assert Path(told["description"]).parent != tmp_path
 
 
 async def test_nothing_is_imported_from_the_session_folder(tmp_path: Path) -> None:
@@ -231,7 +235,7 @@ async def test_a_long_list_travels_in_parts_before_its_answer() -> None:
         ident = await driver.send("agent.list", {})
         assert (await driver.reply(ident)).result["items"] == []  # type: ignore[union-attr]  # a success
         parts = [part["items"] for part in driver.events("worker.part") if part["id"] == ident]
-        assert len(parts) == 4
+        assert len(parts) == 3
         assert [row["id"] for part in parts for row in part] == [f"s{n}" for n in range(3000)]
         assert all(len(json.dumps(part, separators=(",", ":"))) <= 1024 * 1024 for part in parts)
         assert not any(isinstance(frame, BadFrame) for frame in driver.frames)

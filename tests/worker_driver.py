@@ -72,13 +72,13 @@ class Driver:
         assert isinstance(frame, (Success, Failure))
         return frame
 
-    async def ask(self, kind: str, **payload: Any) -> Any:
+    async def ask(self, kind: str, /, **payload: Any) -> Any:
         """The result of a request that must succeed."""
         answer = await self.reply(await self.send(kind, payload))
         assert isinstance(answer, Success), answer
         return answer.result
 
-    async def refused(self, kind: str, **payload: Any) -> Failure:
+    async def refused(self, kind: str, /, **payload: Any) -> Failure:
         """The failure of a request that must not succeed."""
         answer = await self.reply(await self.send(kind, payload))
         assert isinstance(answer, Failure), answer
@@ -242,10 +242,11 @@ async def worker(*, cwd: Path | None = None, **env: str) -> AsyncIterator[Driver
                 await driver.event("worker.hello")
                 yield driver
             finally:
-                if process.returncode is None:
-                    os.killpg(process.pid, signal.SIGKILL)
+                # Shielded: a Cancelled raised here would stand in for what the test raised.
                 with trio.CancelScope(shield=True):
+                    if process.returncode is None:
+                        os.killpg(process.pid, signal.SIGKILL)
                     await process.wait()
+                    await driver.hang_up()
+                    await driver.stop_listening()
                 nursery.cancel_scope.cancel()
-                await driver.hang_up()
-                await driver.stop_listening()

@@ -12,6 +12,10 @@ from ..contracts.worker_wire import FAILURE_NO_MEMBER, FAILURE_RAISED, Items, Pa
 from .port import WorkerPort
 
 
+#: What a part's frame holds beside its items, counted generously.
+ENVELOPE_BYTES = 1024
+
+
 class Refused(Exception):
     """The request is answered by a failure of that code; the message is for a person."""
 
@@ -64,12 +68,12 @@ def cut(items: Sequence[Any]) -> Iterator[list[Any]]:
         JsonError: an item cannot be said in JSON.
     """
     batch: list[Any] = []
-    held_bytes = 0
+    held_bytes = ENVELOPE_BYTES
     for item in items:
         size = len(encode_json(item)) + 1
         if batch and held_bytes + size > PART_BYTES:
             yield batch
-            batch, held_bytes = [], 0
+            batch, held_bytes = [], ENVELOPE_BYTES
         batch.append(item)
         held_bytes += size
     if batch:
