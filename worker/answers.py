@@ -11,7 +11,6 @@ from ..contracts.shapes import unstructure
 from ..contracts.worker_wire import FAILURE_NO_MEMBER, FAILURE_RAISED, Items, Part
 from .port import WorkerPort
 
-
 #: What a part's frame holds beside its items, counted generously.
 ENVELOPE_BYTES = 1024
 
