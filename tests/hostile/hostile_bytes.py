@@ -1,0 +1,137 @@
+"""Agents that write what no worker writes, or more than anybody can read."""
+
+import os
+import random
+import sys
+
+import trio
+from fixture_base import Agent
+from hostile_base import Hostile, agent
+
+FLOOD = 100_000
+
+
+class Garbage(Hostile):
+    """Random bytes into every descriptor that takes some, then half a frame."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        noise = random.Random(5).randbytes(3000) + b"\n"
+        for name in os.listdir("/proc/self/fd"):
+            for data in (noise, b'{"type":"eve'):
+                try:
+                    os.write(int(name), data)
+                except OSError:
+                    continue
+        await trio.sleep_forever()
+
+
+class HalfAFrame(Hostile):
+    """The beginning of a good frame, and no end."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        _write_raw(b'{"type":"event","event":"turn.over","payl')
+        with trio.CancelScope(shield=True):
+            await trio.sleep_forever()
+
+
+class Forged(Hostile):
+    """A frame that is well made and that no worker may send: it asks the host."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        _write_raw(b'{"type":"host.stop","id":"1","payload":{}}\n')
+        await trio.sleep_forever()
+
+
+class FloodsDeltas(Hostile):
+    """100,000 deltas that keep every rule, as fast as the pipe takes them."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        self.say(turn_id, "", "flood")
+        delta = {"type": "chat/delta", "turnId": turn_id, "partId": f"{turn_id}-flood"}
+        for number in range(FLOOD):
+            self.emit("chat", {**delta, "content": f"{number} "})
+
+
+class FloodsDeltasForEver(Hostile):
+    async def misbehave(self, turn_id: str) -> None:
+        self.say(turn_id, "", "flood")
+        delta = {"type": "chat/delta", "turnId": turn_id, "partId": f"{turn_id}-flood"}
+        while True:
+            self.emit("chat", {**delta, "content": "more "})
+
+
+class FloodsBroken(Hostile):
+    """100,000 deltas for a part that nobody opened."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        for number in range(FLOOD):
+            part_id = f"{turn_id}-{number}"
+            delta = {"type": "chat/delta", "turnId": turn_id, "partId": part_id}
+            self.emit("chat", {**delta, "content": "x"})
+
+
+class FloodsTitles(Hostile):
+    """100,000 changes that a session's row mirrors, each to everybody who lists it."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        for number in range(FLOOD):
+            self.emit("session", {"type": "session/titleChanged", "title": f"title {number}"})
+
+
+class FloodsParts(Hostile):
+    """As many parts as it can, each a small one of its own."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        for number in range(FLOOD):
+            self.say(turn_id, "x", f"part-{number}")
+
+
+class FloodsOutput(Hostile):
+    """Prints without end, on both."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        while True:
+            os.write(1, b"\x00out " * 10_000)
+            os.write(2, b"\x1b]err " * 10_000)
+
+
+def _write_raw(data: bytes) -> None:
+    """Writes into the frames' own descriptor, whatever its number is."""
+    sys.stdout.flush()
+    os.write(4, data)
+
+
+def garbage() -> Agent:
+    return agent(Garbage)
+
+
+def half_a_frame() -> Agent:
+    return agent(HalfAFrame)
+
+
+def forged() -> Agent:
+    return agent(Forged)
+
+
+def floods_deltas() -> Agent:
+    return agent(FloodsDeltas)
+
+
+def floods_deltas_for_ever() -> Agent:
+    return agent(FloodsDeltasForEver)
+
+
+def floods_broken() -> Agent:
+    return agent(FloodsBroken)
+
+
+def floods_titles() -> Agent:
+    return agent(FloodsTitles)
+
+
+def floods_parts() -> Agent:
+    return agent(FloodsParts)
+
+
+def floods_output() -> Agent:
+    return agent(FloodsOutput)

@@ -1,0 +1,131 @@
+"""The hostile set as a table: which agent, what is done about it, and what clients must see.
+
+To add one, write the agent in `hostile/` and its row here; `test_hostile.py`
+holds every row to the same laws.
+"""
+
+from enum import Enum, auto
+from typing import Any
+
+from attrs import field, frozen
+
+
+class Then(Enum):
+    """What is done once it misbehaves."""
+
+    NOTHING = auto()
+    """Its turn ends by itself, or by the host."""
+    CANCEL = auto()
+    """It never comes back: a client cancels its turn."""
+
+
+@frozen(kw_only=True)
+class Row:
+    """One hostile agent.
+
+    Attributes:
+        factory: `module:factory` in `hostile/`.
+        parked: how many approvals and questions wait on a person when it is ended.
+        ending: the action that ends its turn.
+        says: of a `chat/error`, its `errorType` and what its sentence holds, in order.
+        leaves: whether it tells of processes that it left behind.
+        lives_on: whether its worker is expected to go on, and not to be replaced.
+        bounds: of the host that are shorter, so that the test is.
+    """
+
+    factory: str
+    then: Then = Then.NOTHING
+    parked: int = 0
+    ending: str = "chat/error"
+    says: tuple[str, ...] = ()
+    leaves: bool = False
+    lives_on: bool = False
+    bounds: dict[str, Any] = field(factory=dict)
+
+
+DIED = "workerDied"
+CANCELLED = "chat/turnCancelled"
+NO_FRAME = "sent bytes that are no frame"
+
+TABLE = (
+    # It dies.
+    Row(
+        factory="hostile_deaths:exits",
+        says=(DIED, "exited with status 3", "its last words were: I have had enough"),
+    ),
+    Row(
+        factory="hostile_deaths:exits_with_parked",
+        parked=3,
+        says=(DIED, "exited with status 3"),
+    ),
+    Row(factory="hostile_deaths:sys_exits", says=(DIED, "exited with status 3")),
+    Row(factory="hostile_deaths:sys_exits_plainly", says=(DIED, "exited with status 3")),
+    Row(
+        factory="hostile_deaths:segfaults",
+        says=(DIED, "was killed by SIGSEGV", "its last words were: reading address nought"),
+    ),
+    Row(factory="hostile_deaths:kills_itself", parked=2, says=(DIED, "was killed by SIGKILL")),
+    Row(
+        factory="hostile_deaths:dies_talking",
+        says=(DIED, "exited with status 4", "its last words were: \\x1b[2J\ufffdwwwwww"),
+    ),
+    # It never comes back.
+    Row(factory="hostile_hangs:loops", then=Then.CANCEL, ending=CANCELLED),
+    Row(factory="hostile_hangs:loops_plainly", then=Then.CANCEL, ending=CANCELLED),
+    Row(
+        factory="hostile_hangs:loops_plainly",
+        says=(DIED, "did not take the turn within 1 s"),
+        bounds={"begin_timeout_s": 1},
+    ),
+    Row(factory="hostile_hangs:loops_catching_all", then=Then.CANCEL, ending=CANCELLED),
+    Row(factory="hostile_hangs:sleeps_in_c", then=Then.CANCEL, ending=CANCELLED),
+    Row(factory="hostile_hangs:sleeps_in_c_plainly", then=Then.CANCEL, ending=CANCELLED),
+    Row(factory="hostile_hangs:stopped", then=Then.CANCEL, ending=CANCELLED),
+    Row(factory="hostile_hangs:ignores_sigterm", then=Then.CANCEL, ending=CANCELLED),
+    Row(factory="hostile_hangs:never_settles", then=Then.CANCEL, parked=3, ending=CANCELLED),
+    Row(
+        factory="hostile_hangs:never_settles_plainly",
+        then=Then.CANCEL,
+        parked=3,
+        ending=CANCELLED,
+    ),
+    Row(factory="hostile_hangs:cancel_hangs", then=Then.CANCEL, parked=2, ending=CANCELLED),
+    # It leaves processes behind.
+    Row(
+        factory="hostile_strays:leaves_and_exits",
+        leaves=True,
+        says=(DIED, "exited with status 3"),
+    ),
+    Row(
+        factory="hostile_strays:leaves_and_waits",
+        then=Then.CANCEL,
+        parked=2,
+        leaves=True,
+        ending=CANCELLED,
+    ),
+    Row(
+        factory="hostile_strays:leaves_and_completes",
+        leaves=True,
+        lives_on=True,
+        ending="chat/turnComplete",
+    ),
+    Row(factory="hostile_strays:forks_without_end", then=Then.CANCEL, ending=CANCELLED),
+    # It writes what nobody should.
+    Row(factory="hostile_bytes:garbage", says=(DIED, NO_FRAME)),
+    Row(
+        factory="hostile_bytes:half_a_frame",
+        says=(DIED, NO_FRAME, "was not finished within 0.5 s"),
+        bounds={"partial_frame_s": 0.5},
+    ),
+    Row(factory="hostile_bytes:forged", says=(DIED, "asked the host")),
+    # It writes more than anybody can read.
+    Row(factory="hostile_bytes:floods_deltas", ending="chat/turnComplete", lives_on=True),
+    Row(factory="hostile_bytes:floods_deltas_for_ever", then=Then.CANCEL, ending=CANCELLED),
+    Row(
+        factory="hostile_bytes:floods_broken",
+        says=(DIED, "broke the protocol's rules 100 times", "part-before-delta"),
+    ),
+    Row(factory="hostile_bytes:floods_titles", ending="chat/turnComplete", lives_on=True),
+    Row(factory="hostile_bytes:floods_parts", then=Then.CANCEL, ending=CANCELLED),
+    Row(factory="hostile_bytes:floods_output", then=Then.CANCEL, ending=CANCELLED),
+)
