@@ -117,7 +117,7 @@ class Bounds:
     broken_actions_window_s: float = _time(10)
     #: The age of a worker's unfinished frame, in time in which we read.
     partial_frame_s: float = _time(10)
-    #: What a chat's log keeps; older lines give way.
+    #: What a chat's log keeps, in two files of half of it; older lines give way.
     log_bytes: int = _count(MIB)
 
     # The host

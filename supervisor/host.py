@@ -474,7 +474,7 @@ class Host:
         """The log of a chat or of an agent's catalogue worker."""
         log = self._logs.get(id)
         if log is None:
-            log = OutputLog(self.state_dir / "logs", id, max_bytes=self.bounds.log_bytes)
+            log = OutputLog(self.state_dir / "logs", id, max_bytes=self.bounds.log_bytes // 2)
             self._logs[id] = log
         return log
 
