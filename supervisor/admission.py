@@ -13,10 +13,10 @@ from urllib.parse import unquote
 import structlog
 from attrs import field, frozen
 
+from .state_dir import TOKEN_FILE
+
 log = structlog.get_logger()
 
-#: The name of the token's file in the state directory.
-TOKEN_FILE = "token"
 #: Random bytes in a token that the host makes.
 TOKEN_BYTES = 32
 #: A token file is read no further than this.

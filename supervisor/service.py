@@ -105,7 +105,11 @@ async def serve(
     """
     _check_exposure(options)
     stop = _Stop()
-    with _unwrapped(), _state_dir(options.state_dir) as state_dir, _signals() as signals:
+    with (
+        start_errors_unwrapped(),
+        _state_dir(options.state_dir) as state_dir,
+        _signals() as signals,
+    ):
         tokens = _tokens(options)
         async with _bound(options) as binding, trio.open_nursery() as nursery:
             nursery.start_soon(stop.hear, signals)
@@ -119,6 +123,20 @@ async def serve(
                 service = _Service(options, state_dir, tokens, launcher, host, listener, stop)
                 await service.run(task_status)
             nursery.cancel_scope.cancel()
+
+
+@contextmanager
+def start_errors_unwrapped() -> Iterator[None]:
+    """A `StartError` comes out of the nurseries as it went in."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        found: BaseException | None = group.subgroup(StartError)
+        if found is None:
+            raise
+        while isinstance(found, BaseExceptionGroup):
+            found = found.exceptions[0]
+        raise found from None
 
 
 class _Stop:
@@ -315,17 +333,3 @@ def _host(
 def _reachable(host: str) -> str:
     """An address of this machine at which what is bound to `host` can be reached."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-
-
-@contextmanager
-def _unwrapped() -> Iterator[None]:
-    """A `StartError` comes out of the nurseries as it went in."""
-    try:
-        yield
-    except BaseExceptionGroup as group:
-        found: BaseException | None = group.subgroup(StartError)
-        if found is None:
-            raise
-        while isinstance(found, BaseExceptionGroup):
-            found = found.exceptions[0]
-        raise found from None

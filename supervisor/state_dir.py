@@ -19,6 +19,7 @@ from attrs import frozen
 
 LOCK_FILE = "lock"
 RUNNING_FILE = "supervisor.json"
+TOKEN_FILE = "token"
 
 #: A file of ours is read no further than this.
 MAX_FILE_BYTES = 64 * 1024
@@ -85,6 +86,18 @@ def hold_state_dir(path: Path) -> Iterator[StateDir]:
             os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
+
+
+def read_own_token(path: Path) -> str | None:
+    """The token by which this user steers the host of a state directory; None for none.
+
+    For the command line, which only presents it; the host itself checks whose file it is.
+    """
+    try:
+        with open(path / TOKEN_FILE, "rb") as file:
+            return file.read(MAX_FILE_BYTES).decode("ascii").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 @contextmanager
