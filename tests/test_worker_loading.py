@@ -169,9 +169,14 @@ def create():
 async def test_nothing_is_imported_from_the_session_folder(tmp_path: Path) -> None:
     (tmp_path / "trio.py").write_text("raise SystemExit('shadowed')\n")
     (tmp_path / "only_in_the_session_folder.py").write_text("")
-    # An empty entry of PYTHONPATH means the current folder, whichever that comes to be.
+    # A relative entry means a folder of the current one, whichever that comes to be.
+    agents = tmp_path / "agents"
+    agents.mkdir()
+    (agents / "relative_agent.py").write_text(
+        "import sys\nsys.path.append('.')\nfrom fixture_turns import manners as create\n"
+    )
     async with worker(PYTHONPATH=":") as driver:
-        await driver.load("fixture_turns:manners")
+        await driver.load("relative_agent:create", agents, FIXTURE_AGENTS)
         await driver.create(workingDirectory=str(tmp_path))
         (said,) = [a for a in await driver.turn("t1", "where") if a["type"] == "chat/responsePart"]
         told = json.loads(said["part"]["content"])

@@ -416,6 +416,20 @@ async def test_threads_may_speak_and_no_line_is_torn() -> None:
         assert not any(isinstance(frame, BadFrame) for frame in driver.frames)
 
 
+async def test_answers_do_not_tear_what_a_thread_is_saying() -> None:
+    async with worker() as driver:
+        await started(driver, "manners")
+        await driver.begin("t1", "loud")
+        asked = 0
+        while not driver.events("turn.over"):
+            await driver.refused("worker.dance")
+            asked += 1
+        assert asked > 1
+        assert not any(isinstance(frame, BadFrame) for frame in driver.frames)
+        deltas = [a for a in driver.actions("chat") if a["type"] == "chat/delta"]
+        assert len(deltas) == 200
+
+
 async def test_half_a_character_waits_for_its_other_half() -> None:
     async with worker() as driver:
         await started(driver, "manners")

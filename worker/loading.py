@@ -43,6 +43,7 @@ def load(request: Load) -> Any:
         raise _failed(request.factory, error) from error
     if agent is None:
         raise LoadError(f"the factory {request.factory} answered None, not an agent")
+    _pin_paths()
     return agent
 
 
@@ -74,13 +75,20 @@ async def describe(agent: Any, factory: str) -> Description:
 
 
 def _look_in(folders: Sequence[str]) -> None:
-    # Nothing relative may stay: it would come to mean the session's folder.
-    sys.path[:] = [os.path.abspath(entry) for entry in sys.path]
     for folder in folders:
         absolute = os.path.abspath(folder)
         if absolute not in sys.path:
             sys.path.append(absolute)
     importlib.invalidate_caches()
+
+
+def _pin_paths() -> None:
+    """Makes relative entries absolute: they would come to mean the session's folder."""
+    sys.path[:] = [
+        # What an editable install leaves there is a name for its finder, and no path.
+        entry if entry.startswith("__editable__") else os.path.abspath(entry)
+        for entry in sys.path
+    ]
 
 
 def _imported(name: str, folders: Sequence[str]) -> Any:

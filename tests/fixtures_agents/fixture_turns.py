@@ -131,6 +131,14 @@ class Manners(Session):
             for _ in range(2):
                 nursery.start_soon(trio.to_thread.run_sync, work)
 
+    async def loud(self, turn_id: str, *_: Any) -> None:
+        def work() -> None:
+            for _ in range(200):
+                self.delta(turn_id, "x" * 50_000, "thread")
+
+        self.say(turn_id, "", "thread")
+        await trio.to_thread.run_sync(work)
+
     async def halves(self, turn_id: str, *_: Any) -> None:
         self.say(turn_id, "")
         for piece in ("a\ud83d", "\ude00b", "\ud83d", "\ude01", "x\ud83d"):
