@@ -117,6 +117,7 @@ TABLE = (
         says=(DIED, NO_FRAME, "was not finished within 0.5 s"),
         bounds={"partial_frame_s": 0.5},
     ),
+    Row(factory="hostile_bytes:falls_silent", says=(DIED, "closed the pipe")),
     Row(factory="hostile_bytes:forged", says=(DIED, "asked the host")),
     # It writes more than anybody can read.
     Row(factory="hostile_bytes:floods_deltas", ending="chat/turnComplete", lives_on=True),

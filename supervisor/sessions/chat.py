@@ -24,6 +24,7 @@ from ...contracts.worker_wire import (
     TurnNamed,
 )
 from ..processes.output_log import OutputLog
+from ..processes.worker_client import WorkerRefused
 from ..store.interface import ChatRecord
 from . import chat_actions, emissions
 from .agent_rules import Memory
@@ -44,6 +45,10 @@ Json = dict[str, Any]
 
 #: What a worker may say before it answers whether it takes a turn up again.
 MAX_HELD_BACK = 1000
+
+#: Misses that are not counted, such as actions of families that are not served, of which
+#: each is written down once: an agent that says ever new ones must not fill the log.
+MAX_MENTIONED = 100
 
 
 @frozen(kw_only=True)
@@ -404,8 +409,9 @@ class Chat:
         elif isinstance(outcome, Taken):
             if not outcome.accepted:
                 self._failed_to_begin(outcome.reason or "The agent refused the turn.")
-        elif conversation.ready:
+        elif isinstance(outcome, WorkerRefused):
             self._failed_to_begin(f"The agent could not begin the turn: {outcome}")
+        # Of a worker that is gone its end is told, by `on_ended`, and how.
 
     def _failed_to_begin(self, message: str) -> None:
         error = {"kind": "error", "error": {"errorType": "agentError", "message": message}}
@@ -463,9 +469,11 @@ class Chat:
             return
         never_created = not conversation.members
         structlog.get_logger().info("worker ended", session=self.session.id, chat=self.id, how=how)
-        if self.unacknowledged and self._to_begin is not None and not never_created:
-            # It went because its turn was cancelled; the next turn is not its business.
-            self.replace_worker()
+        if self._to_begin is not None and not never_created:
+            # It was never told of the turn that waits, which the next worker gets.
+            self.conversation = None
+            self._lose_worker(how)
+            self._advance()
             return
         self._to_begin = None
         self.happens(Happening.WORKER_DIED, Facts(how=how))
@@ -474,9 +482,9 @@ class Chat:
 
     def missed(self, rule: str, detail: str, *, counted: bool = True) -> None:
         """An agent's action broke a rule: written down; an agent that keeps on is ended."""
-        if not counted and rule + detail in self._mentioned:
-            return
-        if len(self._mentioned) < 100:
+        if not counted:
+            if rule + detail in self._mentioned or len(self._mentioned) >= MAX_MENTIONED:
+                return
             self._mentioned.add(rule + detail)
         self.log.write_host_line(f"{rule}: {detail}")
         conversation = self.worker

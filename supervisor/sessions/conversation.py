@@ -37,6 +37,9 @@ Outcome = Taken | WorkerRefused | WorkerGone | trio.TooSlowError
 #: After a worker's death its last frames are read; this bounds how long.
 LAST_FRAMES_S = 1.0
 
+#: Between the end of its frames and its death a worker has this long.
+SILENT_S = 1.0
+
 #: How long after the kill grace a tree may take to be gone before we stop waiting for the count.
 BURIAL_S = 5.0
 
@@ -144,6 +147,8 @@ class Conversation:
             nursery.start_soon(self._read, client, read_all)
             nursery.start_soon(self._create, client)
             ended = await process.wait()
+            # From now on a turn that begins waits for the next worker.
+            self.ready = False
             # What it managed to say before it died still counts.
             with trio.move_on_after(LAST_FRAMES_S):
                 await read_all.wait()
@@ -168,8 +173,13 @@ class Conversation:
             await client.run()
         except WorkerFault as fault:
             self.fail(str(fault))
+            return
         finally:
             read_all.set()
+        # A process that ends closes its pipes first, and this task ends with it. One
+        # that lives on without them can neither be heard nor end its turn.
+        await trio.sleep(SILENT_S)
+        self.fail("closed the pipe through which it speaks")
 
     async def _write_log(self, process: WorkerProcess, logged_all: trio.Event) -> None:
         await self._log.run(process)

@@ -3,10 +3,11 @@
 import os
 import random
 import sys
+import time
 
 import trio
 from fixture_base import Agent
-from hostile_base import Hostile, agent
+from hostile_base import Hostile, Plain, agent
 
 FLOOD = 100_000
 
@@ -32,6 +33,15 @@ class HalfAFrame(Hostile):
         _write_raw(b'{"type":"event","event":"turn.over","payl')
         with trio.CancelScope(shield=True):
             await trio.sleep_forever()
+
+
+class FallsSilent(Plain):
+    """Closes what it was given to speak through, and lives on."""
+
+    def misbehave_plainly(self, turn_id: str) -> None:
+        os.close(4)
+        while True:
+            time.sleep(1)
 
 
 class Forged(Hostile):
@@ -107,6 +117,10 @@ def garbage() -> Agent:
 
 def half_a_frame() -> Agent:
     return agent(HalfAFrame)
+
+
+def falls_silent() -> Agent:
+    return agent(FallsSilent)
 
 
 def forged() -> Agent:
