@@ -58,6 +58,8 @@ class Asked:
     """A request that was sent and its reply, when it is there."""
 
     kind: str
+    heard: "Callable[[Asked], None] | None" = None
+    """Called when the reply is there or never will be, before the next frame is looked at."""
     _answered: trio.Event = field(factory=trio.Event)
     _reply: Success | Failure | None = None
     parts: list[Any] = field(factory=list)
@@ -68,6 +70,8 @@ class Asked:
         """The reply is there, or never will be (None)."""
         self._reply = reply
         self._answered.set()
+        if self.heard is not None:
+            self.heard(self)
 
     def add_part(self, items: list[Any]) -> None:
         """Adds a piece of a long answer.
@@ -82,14 +86,22 @@ class Asked:
             raise WorkerFault(f"sent a longer answer to {self.kind} than a worker may")
         self.parts.extend(items)
 
+    async def settled(self) -> None:
+        """Waits until the reply is there or never will be."""
+        await self._answered.wait()
+
     async def result(self, shape: type[T]) -> T:
-        """Waits for the reply and answers its result.
+        """Waits for the reply and answers its result, or raises as `reply` does."""
+        await self._answered.wait()
+        return self.reply(shape)
+
+    def reply(self, shape: type[T]) -> T:
+        """The result, once the reply was heard.
 
         Raises:
             WorkerRefused: it was a failure, or its result does not fit the shape.
             WorkerGone: it will not come.
         """
-        await self._answered.wait()
         if self._reply is None:
             raise WorkerGone("the agent's process ended before it answered")
         if isinstance(self._reply, Failure):
@@ -119,13 +131,19 @@ class WorkerClient:
         self.greeted = trio.Event()
         """Set when the worker said hello."""
 
-    def ask_nowait(self, kind: str, payload: Any) -> Asked:
+    def ask_nowait(
+        self, kind: str, payload: Any, heard: Callable[[Asked], None] | None = None
+    ) -> Asked:
         """Sends a request, in the order of the calls, and answers what will hold its reply.
+
+        Args:
+            heard: see `Asked.heard`. A task that waits for the reply is woken only
+                after whatever else the worker wrote with it was taken.
 
         Raises:
             OutboxFull: the worker has not read for so long that no more fits.
         """
-        asked = Asked(kind)
+        asked = Asked(kind, heard)
         if self._closed:
             asked.settle(None)
             return asked

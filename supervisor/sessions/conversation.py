@@ -5,7 +5,8 @@ the worker goes into a bounded outbox in order, what it asks is waited for in
 tasks of this life's own nursery, which ends with the worker.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import structlog
@@ -28,7 +29,7 @@ from ...contracts.worker_wire import (
 from ..bounds import Bounds
 from ..processes.launcher import Exit, Launcher, LaunchError, LaunchSpec, WorkerProcess
 from ..processes.output_log import OutputLog
-from ..processes.worker_client import WorkerClient, WorkerFault, WorkerGone, WorkerRefused
+from ..processes.worker_client import Asked, WorkerClient, WorkerFault, WorkerGone, WorkerRefused
 from ..processes.worker_port import OutboxFull, WorkerPort
 
 Json = dict[str, Any]
@@ -228,39 +229,32 @@ class Conversation:
     ) -> None:
         """Sends a request, in the order of the calls, and calls `then` with what came of it.
 
+        It is called in the order in which the worker speaks: before anything is
+        taken that the worker said after its answer.
         A worker that is not ready or gone is told nothing, and `then` hears of that.
         """
         if not self.ready or self._client is None or self._nursery is None:
             if then is not None:
                 then(WorkerGone("no process of the agent is there"))
             return
+        hear = _once(then or partial(self._note, kind))
         try:
-            asked = self._client.ask_nowait(kind, payload)
+            asked = self._client.ask_nowait(kind, payload, lambda asked: hear(_outcome(asked)))
         except (OutboxFull, WorkerFault) as error:
             self.fail(str(error))
+            hear(WorkerGone(str(error)))
             return
+        self._nursery.start_soon(
+            self._give_up, asked, hear, timeout_s or self._bounds.setter_timeout_s
+        )
 
-        async def outcome() -> Outcome:
-            with trio.fail_after(timeout_s or self._bounds.setter_timeout_s):
-                return await asked.result(Taken)
-
-        self._nursery.start_soon(self._hear, kind, outcome, then)
-
-    async def _hear(
-        self,
-        kind: str,
-        outcome: Callable[[], Awaitable[Outcome]],
-        then: Callable[[Outcome], None] | None,
+    async def _give_up(
+        self, asked: Asked, hear: Callable[[Outcome], None], timeout_s: float
     ) -> None:
-        heard: Outcome
-        try:
-            heard = await outcome()
-        except (WorkerRefused, WorkerGone, trio.TooSlowError) as error:
-            heard = error
-        if then is not None:
-            then(heard)
-        else:
-            self._note(kind, heard)
+        with trio.move_on_after(timeout_s) as scope:
+            await asked.settled()
+        if scope.cancelled_caught:
+            hear(trio.TooSlowError())
 
     def _note(self, kind: str, heard: Outcome) -> None:
         match heard:
@@ -333,6 +327,25 @@ class Conversation:
             self.end(grace_s)
 
         self._nursery.start_soon(wait_for_it)
+
+
+def _once(then: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
+    heard = False
+
+    def hear(outcome: Outcome) -> None:
+        nonlocal heard
+        if not heard:
+            heard = True
+            then(outcome)
+
+    return hear
+
+
+def _outcome(asked: Asked) -> Outcome:
+    try:
+        return asked.reply(Taken)
+    except (WorkerRefused, WorkerGone) as error:
+        return error
 
 
 async def _later(seconds: float, call: Callable[[], None]) -> None:
