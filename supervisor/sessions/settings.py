@@ -16,13 +16,22 @@ MAX_SCHEMA_DEPTH = 16
 
 
 def normal_schema(schema: Json) -> Json:
-    """The agent's schema with what the protocol requires of one, whatever it left out."""
+    """The agent's schema with what the protocol requires of one, whatever it left out.
+
+    JSON Schema's whole numbers are AHP's numbers; a type that AHP has no word for is a string.
+    """
     properties = {
-        key: {"type": "string", "title": key, **rule}
+        key: {"title": key, **rule, "type": _protocol_type(rule.get("type"))}
         for key, rule in _properties(schema).items()
         if isinstance(rule, dict)
     }
     return {**schema, "type": "object", "properties": properties}
+
+
+def _protocol_type(kind: Any) -> str:
+    if kind == "integer":
+        return "number"
+    return kind if isinstance(kind, str) and kind in _TYPES else "string"
 
 
 def initial_settings(schema: Json, defaults: Json, wished: Json) -> Json | str:
@@ -96,7 +105,6 @@ def _fault(rule: Json, value: Any, at: str, depth: int) -> str | None:
 _TYPES = {
     "string": "a string",
     "number": "a number",
-    "integer": "a whole number",
     "boolean": "true or false",
     "array": "a list",
     "object": "an object",
@@ -114,6 +122,4 @@ def _is(kind: str, value: Any) -> bool:
         case "object":
             return isinstance(value, dict)
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value):
-        return False
-    return kind == "number" or value == int(value)
+    return number and math.isfinite(value)
