@@ -37,6 +37,10 @@ class SubagentHandle(Protocol):
     def chat_uri(self) -> str:
         """The chat's AHP URI, as a `subagent` content of the tool call names it."""
 
+    @property
+    def turn_id(self) -> str:
+        """The turn that the chat opens with: the one that the subagent's actions belong to."""
+
     def emit(self, action: Action) -> None:
         """Says one action on that chat; waits and raises as `Start.emit` does."""
 

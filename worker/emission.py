@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from ..contracts.ahp.uris import chat_uri, subagent_chat_id
+from ..contracts.ahp.uris import chat_uri, subagent_chat_id, subagent_turn_id
 from ..contracts.frames import Event
 from ..contracts.json import JsonError
 from ..contracts.worker_wire import Account, Create, FileEdit, SubagentOpened
@@ -71,8 +71,8 @@ class Outlet:
                 "subagent.opened",
                 SubagentOpened(tool_call_id=tool_call_id, request=dict(request or {})),
             )
-            uri = chat_uri(subagent_chat_id(self._create.chat_id, tool_call_id))
-            self._subagents[tool_call_id] = _Subagent(uri, self)
+            chat_id = subagent_chat_id(self._create.chat_id, tool_call_id)
+            self._subagents[tool_call_id] = _Subagent(chat_id, self)
             return self._subagents[tool_call_id]
 
     def on_file_edit(self, turn_id: str, path: str, phase: Literal["before", "after"]) -> None:
@@ -138,13 +138,18 @@ class Outlet:
 class _Subagent:
     """A `SubagentHandle`."""
 
-    def __init__(self, uri: str, outlet: Outlet) -> None:
-        self._uri = uri
+    def __init__(self, chat_id: str, outlet: Outlet) -> None:
+        self._chat_id = chat_id
+        self._uri = chat_uri(chat_id)
         self._outlet = outlet
 
     @property
     def chat_uri(self) -> str:
         return self._uri
+
+    @property
+    def turn_id(self) -> str:
+        return subagent_turn_id(self._chat_id)
 
     def emit(self, action: Mapping[str, Any]) -> None:
         self._outlet.emit(self._uri, action)

@@ -142,6 +142,11 @@ def subagent_chat_id(chat_id: str, tool_call_id: str) -> str:
     return "sub-" + digest.hexdigest()[:32]
 
 
+def subagent_turn_id(subagent_chat: str) -> str:
+    """The id of the turn that a subagent chat opens with, from the chat's id."""
+    return f"{subagent_chat}-turn"
+
+
 def file_uri(path: str) -> str:
     """The `file://` URI of an absolute path.
 

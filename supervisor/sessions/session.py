@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...contracts.ahp.reducers import reduce_session
 from ...contracts.ahp.status import IDLE, is_read, with_activity
-from ...contracts.ahp.uris import chat_uri, default_chat_uri, subagent_chat_id
+from ...contracts.ahp.uris import (
+    chat_uri,
+    default_chat_uri,
+    subagent_chat_id,
+    subagent_turn_id,
+)
 from ...contracts.worker_wire import Create, Created
 from ..store.interface import SessionRecord
 from . import session_actions
@@ -20,6 +25,7 @@ from .clock import now
 from .conversation import Conversation, Plan
 from .dispatch import Dispatched, DispatchLine
 from .parked import input_needed, parked_in
+from .row_news import RowNews
 from .stream import Origin
 from .summaries import (
     changed_fields,
@@ -100,6 +106,7 @@ class Session:
         state["chats"] = [chat_summary(self.default_chat.state)]
         state["defaultChat"] = self.default_chat.channel.uri
         self._told = self.summary()
+        self.row = RowNews(host.nursery, self._tell_summary)
 
     # -- looking ----------------------------------------------------------------------
 
@@ -181,7 +188,7 @@ class Session:
         if action["type"] in _MODIFYING:
             self.modified_at = now()
         self.host.ledger.store.put_session(self.record())
-        self._tell_summary()
+        self.row.changed()
 
     def dispatch(self, dispatched: Dispatched) -> None:
         """Answers a client's action on the session, now or when those before it are answered."""
@@ -200,7 +207,7 @@ class Session:
             activity = shown_activity(self.channel.state["chats"], self.default_chat.channel.uri)
             said = {"type": "session/activityChanged"}
             self.say(said if activity is None else {**said, "activity": activity})
-            self._tell_summary()
+            self.row.changed()
         if kind == "chat/turnStarted" and chat is self.default_chat:
             self._title_by_first_words(chat)
         if kind in _UNREADS and is_read(self.channel.state["status"]):
@@ -248,13 +255,15 @@ class Session:
     def _needed(self, chat: Chat) -> list[Json]:
         return [input_needed(parked, chat.channel.uri) for parked in parked_in(chat.state)]
 
-    def _tell_summary(self) -> None:
+    def _tell_summary(self) -> bool:
         summary = self.summary()
         changes = changed_fields(self._told, summary)
-        if changes:
-            self._told = summary
-            params = {"session": self.spelling, "changes": changes}
-            self.host.notify("root/sessionSummaryChanged", params)
+        if self.removed or not changes:
+            return False
+        self._told = summary
+        params = {"session": self.spelling, "changes": changes}
+        self.host.notify("root/sessionSummaryChanged", params)
+        return True
 
     # -- chats ------------------------------------------------------------------------
 
@@ -317,7 +326,7 @@ class Session:
             origin=origin,
         )
         message = {"text": text if isinstance(text, str) else "", "origin": {"kind": "agent"}}
-        turn = {"turnId": f"{id}-turn", "startedAt": now(), "message": message}
+        turn = {"turnId": subagent_turn_id(id), "startedAt": now(), "message": message}
         chat.say({"type": "chat/turnStarted", **turn})
 
     def remove_chat(self, chat: Chat, happening: Happening = Happening.KILLED) -> None:
@@ -330,7 +339,7 @@ class Session:
         self.chats.pop(chat.id, None)
         self.host.forget_chat(chat)
         self.say({"type": "session/chatRemoved", "chat": chat.channel.uri})
-        self._tell_summary()
+        self.row.changed()
 
     def _needed_of(self, uri: str) -> list[Json]:
         needed = self.channel.state.get("inputNeeded", [])
