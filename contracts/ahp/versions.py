@@ -1,8 +1,7 @@
 """Which version of the protocol a connection speaks (reference: "Versions").
 
-Canonical is 1.0: what the host keeps and reduces. A line of versions is spoken
-when its shapes are canonical, or when a lens turns one into the other; a line
-with a lens gets its row here when the lens exists.
+Canonical is 1.0: what the host keeps and reduces. Every other line of versions is
+spoken through its lens.
 """
 
 import re
@@ -47,12 +46,14 @@ class Line:
         return version.major == self.major and self.minor in (None, version.minor)
 
 
-#: Newest first. 0.9 and 0.10 are spoken in 1.0's shapes: the shapes agree, and
-#: what 1.0 added are optional members and actions that an older client passes over.
+#: Newest first. What each spells otherwise than 1.0 stands in `lens.differences`.
 LINES: Final = (
     Line(major=1, supported="1.0.0"),
     Line(major=0, minor=10, supported="0.10.0"),
     Line(major=0, minor=9, supported="0.9.0"),
+    Line(major=0, minor=8, supported="0.8.0"),
+    Line(major=0, minor=7, supported="0.7.0"),
+    Line(major=0, minor=6, supported="0.6.0"),
 )
 
 #: For `data.supportedVersions` of the refusal.
