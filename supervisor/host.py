@@ -261,17 +261,18 @@ class Host:
         if channel is None:
             return
         dispatched = Dispatched(
-            seat=seat, channel=channel, spelling=uri, client_seq=client_seq, action=action
+            seat=seat,
+            channel=channel,
+            spelling=uri,
+            client_seq=client_seq,
+            action=action,
+            unfit=self._unfit(channel, action),
         )
-        reason = self._unfit(channel, action)
-        if reason is not None:
-            dispatched.refuse(reason)
-            return
         owner = self.owner_of(channel)
-        if owner is None:
-            dispatched.refuse(f"this host does not serve {action['type']}")
-        else:
+        if owner is not None:
             owner.dispatch(dispatched)
+        else:
+            dispatched.refuse(dispatched.unfit or f"this host does not serve {action['type']}")
 
     def _unfit(self, channel: Channel, action: Json) -> str | None:
         kind = action.get("type")

@@ -76,6 +76,10 @@ def judge_chat_action(action: Json, state: Json, memory: Memory) -> Verdict:
     turn_id = action.get("turnId")
     if isinstance(turn_id, str) and turn_id in memory.unacknowledged:
         return Swallow()
+    if kind == "chat/inputRequested" and memory.unacknowledged:
+        # A question names no turn. No later one has reached the agent yet, so it is
+        # the cancelled turn's.
+        return Swallow()
     if kind in SWALLOWED:
         return Swallow()
     if kind in NOT_AN_AGENTS:

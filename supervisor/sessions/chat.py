@@ -401,7 +401,13 @@ class Chat:
             )
 
     def _begun(self, conversation: Conversation, turn_id: str, outcome: Outcome) -> None:
-        if conversation is not self.conversation or turn_id != self.turn_id:
+        if conversation is not self.conversation:
+            return
+        if turn_id != self.turn_id:
+            # Cancelled meanwhile. An agent that never took the turn has nothing to finish.
+            refused = isinstance(outcome, Taken) and not outcome.accepted
+            if refused or isinstance(outcome, WorkerRefused):
+                self.on_turn_over(turn_id)
             return
         if isinstance(outcome, trio.TooSlowError):
             limit_s = self.session.host.bounds.begin_timeout_s

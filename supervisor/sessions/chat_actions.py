@@ -58,7 +58,8 @@ def overtakes(chat: "Chat", dispatched: "Dispatched") -> bool:
     """Whether this action is a cancel that will be taken: it waits for nobody's answer."""
     action = dispatched.action
     return (
-        action["type"] == "chat/turnCancelled"
+        dispatched.unfit is None
+        and action["type"] == "chat/turnCancelled"
         and chat.parent is None
         and refusal(chat.state, action, dispatched.seat.client_id) is None
     )
@@ -211,19 +212,24 @@ def _truncated(chat: "Chat", dispatched: "Dispatched") -> None:
 
 
 def _working_directories(chat: "Chat", dispatched: "Dispatched") -> Question:
+    kind = "session.setWorkingDirectories"
+
     async def ask() -> None:
         changed = chat.channel.reduce(chat.state, dispatched.action)
         directories = paths_of(changed.get("workingDirectories", []))
-        if directories is None:
+        before = paths_of(chat.state.get("workingDirectories", []))
+        if directories is None or before is None:
             dispatched.refuse("a working directory is a file:// URI")
             return
-        asking = SetWorkingDirectories(directories=directories)
-        reason = await asked(chat, "session.setWorkingDirectories", asking)
-        if not dispatched.answered:
-            if reason is not None:
-                dispatched.refuse(reason)
-            else:
-                chat.accept(dispatched)
+        reason = await asked(chat, kind, SetWorkingDirectories(directories=directories))
+        if dispatched.answered:
+            # A cancel overtook it and it was refused: what the agent took is set back.
+            if reason is None:
+                _tell(chat, kind, SetWorkingDirectories(directories=before))
+        elif reason is not None:
+            dispatched.refuse(reason)
+        else:
+            chat.accept(dispatched)
 
     return ask
 

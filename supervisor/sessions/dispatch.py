@@ -35,6 +35,8 @@ class Dispatched:
     """How the client named the channel."""
     client_seq: int
     action: Json
+    unfit: str | None = None
+    """Why nobody may look at the action; its refusal stands in the line all the same."""
     answered: bool = field(default=False, init=False)
 
     @property
@@ -128,14 +130,19 @@ class DispatchLine:
                 dispatched.refuse(reason)
 
     def _start(self, dispatched: Dispatched) -> None:
+        if dispatched.unfit is not None:
+            dispatched.refuse(dispatched.unfit)
+            return
         question = self._take(dispatched)
         if question is not None:
             self._asking = dispatched
             self._nursery.start_soon(self._ask, dispatched, question)
 
     async def _ask(self, dispatched: Dispatched, question: Callable[[], Awaitable[None]]) -> None:
-        # The question looks itself whether it was overtaken while it waited.
-        await question()
+        # Overtaken before it began, it is not asked: the agent would change what nobody applies.
+        # Later the question looks itself.
+        if not dispatched.answered:
+            await question()
         if self._asking is dispatched:
             self._asking = None
             while self._waiting and self._asking is None:

@@ -86,7 +86,7 @@ def apply_chat_action(chat: "Chat", action: Json) -> None:
             Happening.COMPLETED if completed else Happening.FAILED, Facts(action=verdict.action)
         )
     elif not chat.gathering.add(verdict.action):
-        if _opens_request(kind) and not chat.session.may_park(chat):
+        if _parks(verdict.action) and not chat.session.may_park(chat):
             chat.missed("too-many-parked", f"{kind}: too many requests wait on a person already")
             return
         chat.flush()
@@ -104,8 +104,16 @@ def _apply_session_action(chat: "Chat", action: Json) -> None:
         chat.session.say(verdict.action)
 
 
-def _opens_request(kind: str) -> bool:
-    return kind in ("chat/toolCallReady", "chat/inputRequested", "chat/toolCallStart")
+def _parks(action: Json) -> bool:
+    """Whether something waits on a person once this is applied."""
+    match action["type"]:
+        case "chat/inputRequested":
+            return True
+        case "chat/toolCallReady":
+            return not action.get("confirmed")
+        case "chat/toolCallComplete":
+            return action.get("requiresResultConfirmation") is True
+    return False
 
 
 #: Actions that mean something went wrong when they change nothing.

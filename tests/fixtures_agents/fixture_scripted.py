@@ -31,6 +31,7 @@ class Scripted(Session):
         self.answers: dict[str, Any] = {}
         self.waiting: dict[str, trio.Event] = {}
         self.takes_steering = True
+        self.steered = trio.Event()
         self.turn_id = ""
 
     def agent_id(self) -> str:
@@ -42,6 +43,7 @@ class Scripted(Session):
         return _verdict(value)
 
     async def set_working_directories(self, folders: list[str]) -> Any:
+        self.emit("session", {"type": "session/metaChanged", "_meta": {"folders": folders}})
         if any(folder.endswith("/slow") for folder in folders):
             await trio.sleep(0.4)
         return not any(folder.endswith("/no") for folder in folders)
@@ -49,6 +51,7 @@ class Scripted(Session):
     def steer(self, ident: str, text: str) -> bool:
         if self.takes_steering:
             self.part(self.turn_id, f"steered: {text}")
+            self.steered.set()
         return self.takes_steering
 
     def confirm(self, tool_call_id: str, approved: bool, option_id: str | None = None) -> bool:
@@ -206,6 +209,10 @@ class Scripted(Session):
 
     async def do_steering(self, turn_id: str, rest: str) -> None:
         self.takes_steering = rest != "refuse"
+
+    async def do_until_steered(self, turn_id: str, rest: str) -> None:
+        self.steered = trio.Event()
+        await self.steered.wait()
 
     async def do_pause(self, turn_id: str, rest: str) -> None:
         await trio.sleep(float(rest or 0.05))
