@@ -429,7 +429,9 @@ class Host:
         return [chat]
 
     def listed(self) -> list[Session]:
-        """Every session, newest change first."""
+        """Every session, newest change first; their rows were told as they are."""
+        for session in self.sessions.values():
+            session.row.flush()
         return sorted(
             self.sessions.values(), key=lambda held: (held.modified_at, held.id), reverse=True
         )

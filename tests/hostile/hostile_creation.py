@@ -42,5 +42,3 @@ def _exits(start: Any) -> Any:
 def _leaves_strays(start: Any) -> Any:
     leave_strays()
     raise OSError("and now for nothing")
-
-

@@ -32,7 +32,7 @@ class SysExits(Hostile):
     """`sys.exit` from within the turn's task."""
 
     async def misbehave(self, turn_id: str) -> None:
-        await trio.sleep(0)
+        await trio.lowlevel.checkpoint()
         sys.exit(3)
 
 
