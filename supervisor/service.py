@@ -103,7 +103,15 @@ async def serve(
     Raises:
         StartError: it cannot start; nothing is left running.
     """
-    _check_exposure(options)
+    fault = exposure_fault(
+        host=options.host,
+        has_token=not options.no_token,
+        tls_cert=options.tls_cert is not None,
+        tls_key=options.tls_key is not None,
+        insecure=options.insecure,
+    )
+    if fault is not None:
+        raise StartError(fault)
     stop = _Stop()
     with (
         start_errors_unwrapped(),
@@ -175,7 +183,7 @@ class _Service:
         stop: _Stop,
     ) -> None:
         self._state_dir = state_dir
-        self._bounds = options.bounds
+        self._options = options
         self._host = host
         self._listener = listener
         self._stop = stop
@@ -218,11 +226,22 @@ class _Service:
             except OSError as error:
                 why = error.strerror or error
                 raise StartError(f"cannot make the control socket: {why}") from None
+            self._warn()
             task_status.started(Running(ahp=self._ahp, stopping=self._stopping))
             await self._stop.asked.wait()
             self._stopping.set()
             await self._end()
             nursery.cancel_scope.cancel()
+
+    def _warn(self) -> None:
+        options = self._options
+        warnings = exposure_warnings(
+            host=options.host,
+            has_token=not options.no_token,
+            tls=options.tls_cert is not None,
+        )
+        for warning in warnings:
+            log.warning(warning)
 
     async def _end(self) -> None:
         self._listener.stop_accepting()
@@ -242,22 +261,6 @@ class _Service:
 
 
 # -- the parts, and what is said when one cannot be had -----------------------------------
-
-
-def _check_exposure(options: Options) -> None:
-    has_token = not options.no_token
-    fault = exposure_fault(
-        host=options.host,
-        has_token=has_token,
-        tls_cert=options.tls_cert is not None,
-        tls_key=options.tls_key is not None,
-        insecure=options.insecure,
-    )
-    if fault is not None:
-        raise StartError(fault)
-    tls = options.tls_cert is not None
-    for warning in exposure_warnings(host=options.host, has_token=has_token, tls=tls):
-        log.warning(warning)
 
 
 @contextmanager
