@@ -197,9 +197,9 @@ def _turn_resume(state: Json, action: Json, client_id: str) -> str | None:
     turns = state["turns"]
     if not turns or turns[-1]["id"] != action["turnId"]:
         return f"{action['turnId']} is not the last turn"
-    if not any(
-        part.get("kind") == "error" and part.get("resumable") is True
-        for part in turns[-1]["responseParts"]
+    last = turns[-1]["responseParts"][-1:]
+    if turns[-1].get("state") != "error" or not any(
+        part.get("kind") == "error" and part.get("resumable") is True for part in last
     ):
         return "this turn cannot be resumed"
     return None
