@@ -8,6 +8,7 @@ right, wrong, and at the worst moment.
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -160,6 +161,20 @@ class Scripted(Session):
         self.say_chat("inputRequested", request=request)
         answers = await self.wait_for(request_id)
         self.part(turn_id, f"answered: {answers}")
+
+    async def do_park(self, turn_id: str, rest: str) -> None:
+        """A call and a question that wait on a person, and nobody who waits for them."""
+        self.open_call(turn_id)
+        request = {"id": self.new_id(turn_id), "message": "Anyone?"}
+        self.say_chat("inputRequested", request=request)
+
+    async def do_recall(self, turn_id: str, rest: str) -> None:
+        """Says what it knows of the conversation so far."""
+        turns = [turn["id"] for turn in self.start.seed or ()]
+        self.part(turn_id, f"{self.start.resume} {turns} {self.start.rewind_at}")
+
+    async def do_print(self, turn_id: str, rest: str) -> None:
+        print(rest, file=sys.stderr, flush=True)
 
     def open_call(self, turn_id: str, confirmed: str | None = None) -> str:
         call_id = self.new_id(turn_id)
