@@ -79,11 +79,12 @@ class Channel:
 
         Answers None, and spends no number, when it changes nothing.
         """
-        reduced = self.reduce(self.state, action)
-        if reduced is self.state:
+        before = self.state
+        reduced = self.reduce(before, action)
+        if reduced is before:
             return None
         self.state = reduced
-        envelope = self.stream.number(self.uri, action, origin)
+        envelope = self.stream.number(self.uri, action, origin, before=before, after=reduced)
         self.ledger.tell(lambda: self._deliver(envelope))
         return envelope
 
@@ -113,4 +114,4 @@ class Channel:
         for subscription in list(self.subscriptions.values()):
             if envelope.server_seq > subscription.from_seq:
                 subscription.seat.send_envelope(envelope, subscription)
-        envelope.forget_texts()
+        envelope.delivered()

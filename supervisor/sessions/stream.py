@@ -2,7 +2,8 @@
 
 An envelope is an action with its number. It is encoded once, however many
 clients read it: the action's JSON when it is numbered, the whole message once
-for each spelling of the channel that somebody subscribed under.
+for each spelling of the channel that somebody subscribed under, and once more
+for each line of versions that is told something else.
 """
 
 from collections import deque
@@ -10,6 +11,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
+from ...contracts.ahp.lens import Lens
 from ...contracts.json import encode_json
 
 Json = dict[str, Any]
@@ -34,13 +36,35 @@ class Envelope:
     origin: Origin | None = None
     rejection_reason: str | None = None
     """Only for the sender of a refused action; such an envelope spends no number."""
+    before: Json | None = None
+    """The channel's state before the action, until the envelope is delivered."""
+    after: Json | None = None
+    """The state after it. Both are for lenses, and shared with the channel's own."""
     _action_json: bytes | None = field(default=None, init=False)
-    _texts: dict[str, str] = field(factory=dict, init=False)
+    _said: dict[str, tuple[Json, ...]] = field(factory=dict, init=False)
+    _texts: dict[tuple[int, str], tuple[Json, str]] = field(factory=dict, init=False)
 
-    def params(self, spelling: str) -> Json:
-        """The parameters of the `action` notification, under that spelling of the channel."""
-        params: Json = {"channel": spelling, "action": self.action, "serverSeq": self.server_seq}
-        if self.origin is not None:
+    def said(self, lens: Lens) -> tuple[Json, ...]:
+        """What a line of versions is told of this action: translated once a line."""
+        if lens.identity:
+            return (self.action,)
+        said = self._said.get(lens.line.supported)
+        if said is None:
+            said = tuple(lens.actions(self.action, self.before, self.after))
+            self._said[lens.line.supported] = said
+        return said
+
+    def params(self, spelling: str, action: Json | None = None, *, first: bool = True) -> Json:
+        """The parameters of the `action` notification, under that spelling of the channel.
+
+        Args:
+            spelling: how the subscriber names the channel.
+            action: what is said in place of the action itself.
+            first: whether it is the first that is said: the origin goes with that one.
+        """
+        said = self.action if action is None else action
+        params: Json = {"channel": spelling, "action": said, "serverSeq": self.server_seq}
+        if self.origin is not None and first:
             params["origin"] = {
                 "clientId": self.origin.client_id,
                 "clientSeq": self.origin.client_seq,
@@ -49,21 +73,32 @@ class Envelope:
             params["rejectionReason"] = self.rejection_reason
         return params
 
-    def text(self, spelling: str) -> str:
-        """The whole `action` notification as one text message, made once a spelling."""
-        text = self._texts.get(spelling)
-        if text is None:
-            rest = self.params(spelling)
+    def text(self, spelling: str, action: Json | None = None, *, first: bool = True) -> str:
+        """The whole `action` notification as one text message, made once a spelling and action.
+
+        Lines that are told the very same action share the text.
+        """
+        said = self.action if action is None else action
+        made = self._texts.get((id(said), spelling))
+        if made is None:
+            rest = self.params(spelling, said, first=first)
             del rest["action"]
             head = encode_json(rest)[:-1].decode()
-            action = self.action_json.decode()
-            text = f'{{"jsonrpc":"2.0","method":"action","params":{head},"action":{action}}}}}'
-            self._texts[spelling] = text
-        return text
+            body = (self.action_json if said is self.action else encode_json(said)).decode()
+            text = f'{{"jsonrpc":"2.0","method":"action","params":{head},"action":{body}}}}}'
+            # The action is kept beside its text, so that its identity stays its own.
+            made = (said, text)
+            self._texts[id(said), spelling] = made
+        return made[1]
 
-    def forget_texts(self) -> None:
-        """Lets go of the encoded messages: what is held for replay is the action alone."""
+    def delivered(self) -> None:
+        """Lets go of what only delivering needs: what is held for replay is the action alone.
+
+        The states above all: each would keep an older copy of a streamed text.
+        """
         self._texts.clear()
+        self._said.clear()
+        self.before = self.after = None
 
     @property
     def action_json(self) -> bytes:
@@ -102,10 +137,25 @@ class Stream:
         """The number that was spent last."""
         return self._seq
 
-    def number(self, channel: str, action: Json, origin: Origin | None) -> Envelope:
+    def number(
+        self,
+        channel: str,
+        action: Json,
+        origin: Origin | None,
+        *,
+        before: Json | None = None,
+        after: Json | None = None,
+    ) -> Envelope:
         """The next envelope. The oldest ones held make room for it."""
         self._seq += 1
-        envelope = Envelope(channel=channel, action=action, server_seq=self._seq, origin=origin)
+        envelope = Envelope(
+            channel=channel,
+            action=action,
+            server_seq=self._seq,
+            origin=origin,
+            before=before,
+            after=after,
+        )
         self._held.append(envelope)
         self._held_bytes += envelope.held_bytes
         while len(self._held) > self._max_events or self._held_bytes > self._max_bytes:

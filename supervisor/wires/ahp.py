@@ -39,6 +39,7 @@ from ...contracts.ahp.commands import (
     Unsubscribe,
 )
 from ...contracts.ahp.errors import AhpError, ErrorCode
+from ...contracts.ahp.lens import CANONICAL, Lens, lens_for
 from ...contracts.ahp.uris import file_uri, parse_channel, path_of_file_uri
 from ...contracts.ahp.versions import SUPPORTED_VERSIONS, negotiate
 from ...contracts.json import decode_json, encode_json
@@ -95,6 +96,7 @@ class AhpConnection:
         self._host = host
         self._line = line
         self._version: str | None = None
+        self._lens: Lens = CANONICAL
         self._channels: dict[int, Channel] = {}
         self._nursery: trio.Nursery | None = None
         self._waiting = 0
@@ -130,22 +132,30 @@ class AhpConnection:
     # -- what the host sends (sessions.channel.Seat) ----------------------------------
 
     def send_envelope(self, envelope: Envelope, subscription: Subscription) -> None:
-        """Sends a numbered action, after the turns that it names and this client lacks."""
+        """Sends a numbered action in this client's words, after the turns that it lacks of them."""
         held = subscription.held_turns
-        if held is not None:
-            missing = windows.missing_for(subscription.channel.state, held, envelope.action)
-            if missing is not None:
-                self._load_turns(subscription, missing)
-            windows.remember(held, envelope.action)
-        self._line.send(envelope.text(subscription.spelling))
+        for index, action in enumerate(self._said(envelope)):
+            if held is not None:
+                missing = windows.missing_for(subscription.channel.state, held, action)
+                if missing is not None:
+                    self._load_turns(subscription, missing)
+                windows.remember(held, action)
+            self._line.send(envelope.text(subscription.spelling, action, first=index == 0))
 
     def send_answer(self, envelope: Envelope, spelling: str) -> None:
-        """Sends the answer to this client's own action."""
-        self._line.send(envelope.text(spelling))
+        """Sends the answer to this client's own action, as this client spells it."""
+        self._line.send(envelope.text(spelling, self._lens.said_back(envelope.action)))
 
     def send_notification(self, method: str, params: Json) -> None:
         """Sends a notification that is no action."""
-        self._line.send(jsonrpc.notification(method, params).decode())
+        said = self._lens.notification(method, params)
+        self._line.send(jsonrpc.notification(method, said).decode())
+
+    def _said(self, envelope: Envelope) -> tuple[Json, ...]:
+        """What this client is told of a numbered action: of its own at least that it happened."""
+        said = envelope.said(self._lens)
+        own = envelope.origin is not None and envelope.origin.client_id == self.client_id
+        return said if said or not own else (self._lens.said_back(envelope.action),)
 
     def _load_turns(self, subscription: Subscription, action: Json) -> None:
         envelope = Envelope(
@@ -155,7 +165,8 @@ class AhpConnection:
         )
         if subscription.held_turns is not None:
             windows.remember(subscription.held_turns, action)
-        self._line.send(envelope.text(subscription.spelling))
+        for said in envelope.said(self._lens):
+            self._line.send(envelope.text(subscription.spelling, said))
 
     # -- what the client sends --------------------------------------------------------
 
@@ -186,7 +197,8 @@ class AhpConnection:
             dispatch = params
 
             def act() -> None:
-                self._host.dispatch(self, dispatch.channel, dispatch.client_seq, dispatch.action)
+                action = self._canonical(dispatch.channel, dispatch.action)
+                self._host.dispatch(self, dispatch.channel, dispatch.client_seq, action)
         elif isinstance(params, Unsubscribe):
             unsubscribed = params.channel
 
@@ -196,6 +208,11 @@ class AhpConnection:
             return
         if not self._goes_behind_creation(params.channel, act):
             act()
+
+    def _canonical(self, uri: str, action: Json) -> Json:
+        """This client's action in canonical shapes."""
+        channel = None if self._lens.identity else self._host.resolve(uri)
+        return action if channel is None else self._lens.client_action(action, channel.state)
 
     def _goes_behind_creation(self, uri: str, act: Callable[[], None]) -> bool:
         """Whether what names a session that is just being made now stands in line behind that.
@@ -248,8 +265,9 @@ class AhpConnection:
             )
             return
         try:
-            params = structure(message.params, COMMANDS[message.method])
-        except ShapeError as error:
+            said = self._lens.params(message.method, message.params)
+            params = structure(said, COMMANDS[message.method])
+        except (ShapeError, ValueError) as error:
             self._refuse(message.id, ErrorCode.INVALID_PARAMS, str(error))
             return
         if not self._has_room_to_wait:
@@ -298,7 +316,8 @@ class AhpConnection:
             self._refuse(message.id, ErrorCode.INTERNAL_ERROR, "the host failed; see its log")
 
     def _succeed(self, message: jsonrpc.Request, result: Any) -> None:
-        text = jsonrpc.success(message.id, result).decode()
+        said = self._lens.result(message.method, result)
+        text = jsonrpc.success(message.id, said).decode()
         self._host.ledger.tell(lambda: self._line.send(text))
 
     def _refuse(
@@ -379,7 +398,7 @@ class AhpConnection:
         for channel in named.values():
             channel.flush()
         envelopes = self._host.stream.since(seen_seq)
-        if envelopes is None or windows_held is None:
+        if envelopes is None or windows_held is None or self._may_have_missed(named, seen_seq):
             return None
         if any(channel.born_seq > seen_seq for channel in named.values()):
             return None
@@ -402,12 +421,33 @@ class AhpConnection:
             subscription = channel.subscription_of(self)
             if subscription is not None:
                 subscription.held_turns = held.get(channel.uri)
-        return [envelope.params(spellings[envelope.channel]) for envelope in missed]
+        return [
+            envelope.params(spellings[envelope.channel], action, first=index == 0)
+            for envelope in missed
+            for index, action in enumerate(self._said(envelope))
+        ]
+
+    def _may_have_missed(self, named: Mapping[str, Channel], seen_seq: int) -> bool:
+        """Whether a replay could fall short for this client's version.
+
+        What an older version is told in several actions for one number may have been
+        cut off between them, and what is said from the states around an action
+        cannot be said again: those are not kept. Snapshots answer instead.
+        """
+        if self._lens.identity:
+            return False
+        envelopes = self._host.stream.since(seen_seq - 1)
+        uris = {channel.uri for channel in named.values()}
+        return envelopes is None or any(
+            envelope.channel in uris and self._lens.needs_states(envelope.action)
+            for envelope in envelopes
+        )
 
     def _let_in(self, client_id: str, version: str) -> windows.Windows | None:
         """The client is here now. Answers the windows that it held when it was here last."""
         self.client_id = client_id
         self._version = version
+        self._lens = lens_for(version)
         replaced = self._host.take_seat(self)
         if isinstance(replaced, AhpConnection):
             replaced._leave()
@@ -469,7 +509,8 @@ class AhpConnection:
             state, held = windows.windowed(state, turns)
         channel.subscribe(self, spelling, max_latency_ms=latency_ms, held_turns=held)
         self._channels[id(channel)] = channel
-        return {"resource": spelling, "state": state, "fromSeq": channel.stream.seq}
+        shown = self._lens.snapshot(channel.family, state)
+        return {"resource": spelling, "state": shown, "fromSeq": channel.stream.seq}
 
     def _fitted(self, snapshot: Json, channel: Channel, room_bytes: int) -> Json:
         """The snapshot with so few turns that it fits; its window is narrowed with it."""
@@ -480,7 +521,7 @@ class AhpConnection:
                 break
             state, held = windows.windowed(channel.state, turns // 2)
             subscription.held_turns = held
-            snapshot = {**snapshot, "state": state}
+            snapshot = {**snapshot, "state": self._lens.snapshot(channel.family, state)}
         return snapshot
 
     def _hold_subscriptions(self, wanted: Iterable[Channel]) -> None:
