@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from ..versions import LINES, Line, line_of
 from . import differences, inward
-from .sayings import FROM_STATES, SPELLINGS, UNSAID, Saying
+from .sayings import FROM_STATES, SPELLINGS, UNSAID, Saying, spelled_back
 from .shapes import Shapes
 
 __all__ = ["CANONICAL", "Lens", "lens_for"]
@@ -87,14 +87,11 @@ class Lens:
         return [action] if spelling is None else [spelling(self._shapes, action)]
 
     def said_back(self, action: Json) -> Json:
-        """A client's own action as that client spells it, from the action alone."""
-        kind = action.get("type")
-        if self.identity or not isinstance(kind, str):
-            return action
-        if kind == "session/customizationToggled" and kind in self._sayings:
-            return self._sayings[kind](self._shapes, action, {}, {})[0]
-        spelling = SPELLINGS.get(kind)
-        return action if spelling is None else spelling(self._shapes, action)
+        """A client's own action as that client spells it, from the action alone.
+
+        It may be malformed: an action is refused by sending it back.
+        """
+        return action if self.identity else spelled_back(self._shapes, action)
 
     def summary(self, summary: Json) -> Json:
         """A session's entry in the list, or the changes of one."""

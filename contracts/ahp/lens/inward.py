@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..reducers.steps import objects
+from ..reducers.steps import list_in, objects
 from . import differences as rows
 from .shapes import Shapes, with_each, with_value, without
 
@@ -84,10 +84,10 @@ def _toggled(shapes: Shapes, action: Json, state: Json) -> Json:
 
 
 def _decisions(state: Json, ident: Any) -> list[Json]:
-    for entry in objects(state.get("customizations")):
-        for one in (entry, *objects(entry.get("children"))):
+    for entry in objects(list_in(state, "customizations")):
+        for one in (entry, *objects(list_in(entry, "children"))):
             if one.get("id") == ident:
-                return objects(one.get("enablement"))
+                return objects(list_in(one, "enablement"))
     return []
 
 

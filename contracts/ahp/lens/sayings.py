@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ..reducers.active_turn import open_request_of, parts_of, tool_call_of
-from ..reducers.steps import index_of, objects
+from ..reducers.steps import index_of, list_in, objects
 from . import differences as rows
 from .shapes import Shapes, is_enabled, with_each, with_value, without
 
@@ -192,16 +192,17 @@ def _directory_replaced(shapes: Shapes, action: Json, before: Json, after: Json)
 
 
 def _toggled(shapes: Shapes, action: Json, before: Json, after: Json) -> list[Json]:
-    ident = action["id"]
-    container, entry = _entry(after, ident)
-    if shapes.has(rows.ENABLEMENT):
-        enabled = is_enabled(entry if entry is not None else action)
-        return [{**without(action, ("enablement",)), "enabled": enabled}]
-    both = {**action, "enabled": is_enabled(entry if entry is not None else action)}
-    if container is None:
-        return [both]
+    container, entry = _entry(after, action["id"])
+    said = _with_enabled(shapes, action, action if entry is None else entry)
+    if container is None or shapes.has(rows.ENABLEMENT):
+        return [said]
     whole = shapes.customization(container)
-    return [both, {"type": "session/customizationUpdated", "customization": whole}]
+    return [said, {"type": "session/customizationUpdated", "customization": whole}]
+
+
+def _with_enabled(shapes: Shapes, action: Json, decided: Json) -> Json:
+    said = without(action, ("enablement",)) if shapes.has(rows.ENABLEMENT) else action
+    return {**said, "enabled": is_enabled(decided)}
 
 
 def _mcp_background(shapes: Shapes, action: Json, before: Json, after: Json) -> list[Json]:
@@ -214,12 +215,12 @@ def _mcp_background(shapes: Shapes, action: Json, before: Json, after: Json) -> 
 
 def _entry(state: Json, ident: str) -> tuple[Json | None, Json | None]:
     """The customization of that id, behind the one on top that it is or that holds it."""
-    entries = objects(state.get("customizations"))
+    entries = objects(list_in(state, "customizations"))
     for entry in entries:
         if entry.get("id") == ident:
             return entry, entry
     for entry in entries:
-        for child in objects(entry.get("children")):
+        for child in objects(list_in(entry, "children")):
             if child.get("id") == ident:
                 return entry, child
     return None, None
@@ -246,3 +247,16 @@ UNSAID: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         rows.DIRECTORIES: rows.DIRECTORY_ACTIONS,
     }
 )
+
+
+def spelled_back(shapes: Shapes, action: Json) -> Json:
+    """A client's own action in its spelling; malformed members stay as they are."""
+    match action.get("type"):
+        case "session/customizationToggled" if shapes.has(rows.ENABLED_BESIDE):
+            return _with_enabled(shapes, action, action) if "enablement" in action else action
+        case "session/activeClientSet" if isinstance(action.get("activeClient"), dict):
+            return _active_client(shapes, action)
+        case "chat/toolCallComplete" | "chat/toolCallContentChanged" as kind:
+            return SPELLINGS[kind](shapes, action)
+        case _:
+            return action

@@ -7,7 +7,7 @@ same object: a line that differs in nothing copies nothing.
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..reducers.steps import index_of, objects, replaced
+from ..reducers.steps import index_of, list_in, objects, replaced
 from ..status import ARCHIVED, INPUT_NEEDED, READ, status_of, with_activity
 from . import differences as rows
 
@@ -203,7 +203,7 @@ class Shapes:
 
 def is_enabled(entry: Json) -> bool:
     """Whether a customization is on: its first decision says so, else its own word, else yes."""
-    decisions = objects(entry.get("enablement"))
+    decisions = objects(list_in(entry, "enablement"))
     said = decisions[0].get("enabled") if decisions else entry.get("enabled")
     return said if isinstance(said, bool) else True
 
