@@ -7,7 +7,7 @@ by the mark that a host puts into the environment of all its workers.
 """
 
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sized
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -173,19 +173,16 @@ class Stage:
 
         Answers the ending.
         """
+        seen: list[Json] = []
         for client in self.clients:
             seen = self.actions_of(client, turn_id)
-            ends = [n for n, one in enumerate(seen) if one["type"] in ENDINGS]
-            assert len(ends) == 1, [one["type"] for one in seen]
-            assert seen[ends[0]]["type"] == ending
-            after = [one for one in seen[ends[0] + 1 :] if one.get("turnId") == turn_id]
-            assert after == []
-            settled = seen[ends[0] - parked : ends[0]]
-            assert all(_settles(one) for one in settled), settled
-            assert sum(_settles(one) for one in seen) == parked
+            assert [one["type"] for one in seen if one["type"] in ENDINGS] == [ending]
+            last = next(n for n, one in enumerate(seen) if one["type"] == ending)
+            assert [one for one in seen[last + 1 :] if one.get("turnId") == turn_id] == []
+            assert [one for one in seen if _settles(one)] == seen[last - parked : last]
             assert open_in(_turn(client, self.chat, turn_id)) == []
             assert not client.states[self.session].get("inputNeeded")
-        return dict(seen[ends[0]])
+        return next(one for one in seen if one["type"] == ending)
 
     async def all_see_the_same(self) -> None:
         """Each client's reduced state equals a fresh snapshot."""
@@ -234,40 +231,65 @@ class Stage:
         return [stat for pid in pids for stat in read_tree(pid)]
 
 
+class Theatre:
+    """The host of a test, its clients, and the sibling that streams all the while."""
+
+    def __init__(
+        self, live: LiveHost, clients: tuple[AhpClient, AhpClient], sibling: Sibling, mark: str
+    ) -> None:
+        self.live = live
+        self.clients = clients
+        self.sibling = sibling
+        self.mark = mark
+
+    async def enter(self, agent: str = "hostile", *, create: bool = True) -> Stage:
+        """A session of a hostile agent, seen by both clients.
+
+        Args:
+            create: False for an agent that cannot be created: its session is made, not waited for.
+        """
+        one, two = self.clients
+        session, chat = await self.live.session(one, agent, ready=create)
+        await two.subscribe(session)
+        await two.subscribe(chat)
+        return Stage(self.live, self.clients, session, chat, self.sibling, self.mark)
+
+
 @asynccontextmanager
-async def stage(
-    state_dir: Path, factory: str, *, create: bool = True, **bounds: Any
-) -> AsyncIterator[Stage]:
-    """A host in which a hostile session is created while a sibling streams.
+async def theatre(
+    state_dir: Path, factories: Mapping[str, str], *, sibling_survives: bool = True, **bounds: Any
+) -> AsyncIterator[Theatre]:
+    """A host that serves hostile agents, by name, while a sibling streams.
 
-    On leaving, the sibling must have lost nothing and the host must end in order.
-
-    Args:
-        create: False for an agent that cannot be created: its session is made, not waited for.
+    On leaving, the sibling must have lost nothing and the host must end in order,
+    with no process of it left.
     """
     until = state_dir / "until"
-    agents = {"hostile": factory, "steady": "steady:create"}
-    limits: Json = {
-        "cancel_grace_s": CANCEL_GRACE_S,
-        "kill_grace_s": KILL_GRACE_S,
-        **bounds,
-    }
+    agents = {**factories, "steady": "steady:create"}
+    limits: Json = {"cancel_grace_s": CANCEL_GRACE_S, "kill_grace_s": KILL_GRACE_S, **bounds}
     steady = {"until": str(until)}
     async with live_host(state_dir, agents, options={"steady": steady}, **limits) as live:
         # Connections are the host's to close: each is opened before the watch begins.
-        beside, *clients = [await live.client(name) for name in ("beside", "one", "two")]
+        beside, one, two = [await live.client(name) for name in ("beside", "one", "two")]
         sibling = Sibling(beside, *await live.session(beside, "steady"), until)
         await beside.start_turn(sibling.chat, "steady", "stream")
-        session, chat = await live.session(clients[0], "hostile", ready=create)
-        await clients[1].subscribe(session)
-        await clients[1].subscribe(chat)
         mark = mark_of(live.pids(sibling.session)[0])
         async with trio.open_nursery() as nursery:
             nursery.start_soon(sibling.watch)
-            yield Stage(live, (clients[0], clients[1]), session, chat, sibling, mark)
+            yield Theatre(live, (one, two), sibling, mark)
             nursery.cancel_scope.cancel()
-        await sibling.lost_nothing()
+        if sibling_survives:
+            await sibling.lost_nothing()
     assert marked_pids(mark) == []
+
+
+@asynccontextmanager
+async def stage(
+    state_dir: Path, factory: str, *, create: bool = True, **how: Any
+) -> AsyncIterator[Stage]:
+    """The stage of one hostile agent: `theatre` and `Theatre.enter` in one."""
+    async with theatre(state_dir, {"hostile": factory}, **how) as house:
+        yield await house.enter(create=create)
 
 
 def open_in(turn: Json | None) -> list[Json]:
@@ -310,12 +332,12 @@ def same_process(met: Stat) -> bool:
     return now is not None and now.identity == met.identity
 
 
-async def gone(left: Any, within_s: float) -> None:
+async def gone(left: Callable[[], Sized], within_s: float) -> None:
     """Polls until nothing is left, and says what is when it is not gone in time."""
     with trio.move_on_after(within_s):
         while left():  # noqa: ASYNC110  # nobody tells of another process
             await trio.sleep(0.01)
-    assert left() == []
+    assert not left(), left()
 
 
 def _comparable(state: Json) -> Json:

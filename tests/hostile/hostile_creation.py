@@ -40,5 +40,4 @@ def _exits(start: Any) -> Any:
 
 
 def _leaves_strays(start: Any) -> Any:
-    leave_strays()
-    raise OSError("and now for nothing")
+    raise OSError(f"all for nothing: {leave_strays()}")
