@@ -90,6 +90,8 @@ def judge_chat_action(action: Json, state: Json, memory: Memory) -> Verdict:
         return _ending(action, state, memory)
     if kind in SETTLINGS and not _still_open(kind, action, state):
         return Swallow()
+    if kind == "chat/toolCallComplete" and _says_status(action):
+        return _judged_without_status(action, state, memory)
     wrong = check_action(action)
     if wrong is not None:
         rule = "result-is-one-object" if kind == "chat/toolCallComplete" else "well-formed"
@@ -227,10 +229,21 @@ def _call_complete(action: Json, state: Json, memory: Memory) -> Verdict:
     if beside:
         kept = {key: value for key, value in action.items() if key not in beside}
         return Accept(kept, "result-is-one-object")
-    if action["result"].get("status") is not None:
-        result = {key: value for key, value in action["result"].items() if key != "status"}
-        return Accept({**action, "result": result}, "failed-is-completed")
     return Accept(action)
+
+
+def _says_status(action: Json) -> bool:
+    result = action.get("result")
+    return isinstance(result, dict) and "status" in result
+
+
+def _judged_without_status(action: Json, state: Json, memory: Memory) -> Verdict:
+    # `success` and `error` say it; a status would replace the call's own in every client.
+    result = {key: value for key, value in action["result"].items() if key != "status"}
+    verdict = judge_chat_action({**action, "result": result}, state, memory)
+    if isinstance(verdict, Accept) and verdict.mended is None:
+        return Accept(verdict.action, "failed-is-completed")
+    return verdict
 
 
 def _call_in(action: Json, state: Json, statuses: tuple[str, ...]) -> Verdict:
