@@ -239,7 +239,9 @@ EVERYTHING = script(
 async def test_a_rich_conversation_at_0_9_fits_the_schema(state_dir: Path, tmp_path: Path) -> None:
     session, second = "ahp-session:/rich", "ahp-chat:/second"
     with trio.fail_after(50):
-        async with live_host(state_dir, {"play": "fixture_ahp:play", "absent": "none:x"}) as live:
+        async with live_host(
+            state_dir, {"play": "fixture_ahp:play", "keyless": "fixture_loading:raises_in_create"}
+        ) as live:
             client = await live.client("nine", initialize=False)
             witness = Witness(client)
             opened = await client.initialize(("0.9.0",), initialSubscriptions=["ahp-root://"])
@@ -332,7 +334,7 @@ async def test_a_rich_conversation_at_0_9_fits_the_schema(state_dir: Path, tmp_p
             await client.request("fetchTurns", channel=chat, cursor=windowed["turnsNextCursor"])
             await client.act(chat, {"type": "chat/truncated", "turnId": "t1"})
             await client.request("listSessions", limit=1)
-            await client.request("createSession", channel="ahp-session:/no", provider="absent")
+            await client.request("createSession", channel="ahp-session:/no", provider="keyless")
             await client.subscribe("ahp-session:/no")
             await client.until(lambda: client.states["ahp-session:/no"]["lifecycle"] == "failed")
             with pytest.raises(Refused):
