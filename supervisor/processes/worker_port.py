@@ -4,6 +4,7 @@ What comes out of a worker is hostile until it is checked; here it is only cut
 into frames, within bounds of size and time.
 """
 
+import time
 from collections import deque
 from collections.abc import AsyncIterator
 
@@ -30,8 +31,10 @@ MAX_PARTIAL_FRAME_S = 10.0
 
 READ_CHUNK_BYTES = 64 * 1024
 
-#: After so many frames of one chunk the other tasks have a turn.
+#: After so many frames of one chunk, or so long over them, the other tasks have a turn.
+#: What a frame costs grows with the state that it changes, so counting alone is not fair.
 FRAMES_PER_TURN = 32
+TURN_S = 0.003
 
 # A pause of our own loop must not make a frame older than one look at the pipe.
 _LOOK_S = 0.5
@@ -161,12 +164,15 @@ class WorkerPort:
             if chunk == b"":
                 return
             if chunk is not None:
+                turn_began, count = time.perf_counter(), 0
                 try:
-                    for count, line in enumerate(decoder.feed(chunk), 1):
+                    for line in decoder.feed(chunk):
                         yield parse_frame(line)
                         left_s = self._max_partial_s
-                        if count % FRAMES_PER_TURN == 0:
+                        count += 1
+                        if count == FRAMES_PER_TURN or time.perf_counter() - turn_began > TURN_S:
                             await trio.lowlevel.checkpoint()
+                            turn_began, count = time.perf_counter(), 0
                 except FrameTooLong as error:
                     yield BadFrame(str(error))
                     return
