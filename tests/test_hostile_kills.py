@@ -9,6 +9,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -161,26 +163,23 @@ async def test_the_keeper_killed_alone_ends_every_turn_and_another_takes_over(
 
 
 async def test_the_supervisor_killed_alone_leaves_nothing(state_dir: Path) -> None:
-    with trio.fail_after(LIMIT_S):
-        program = subprocess.Popen(
-            [
-                sys.executable,
-                host_program.__file__,
-                str(state_dir),
-                "hostile_strays:leaves_and_waits",
-            ],
-            stdout=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-        )
-        with program:
-            try:
-                mark, met, keeper = await _leave_strays(program)
-                program.kill()
-                await gone(lambda: marked_pids(mark), SLACK_S)
-                await gone(lambda: [stat for stat in met if same_process(stat)], SLACK_S)
-                await gone(lambda: [keeper] if runs(keeper) else [], SLACK_S)
-            finally:
-                program.kill()
+    with trio.fail_after(LIMIT_S), _host(state_dir, "hostile_strays:leaves_and_waits") as program:
+        mark, met, keeper = await _leave_strays(program)
+        program.kill()
+        await gone(lambda: marked_pids(mark), SLACK_S)
+        await gone(lambda: [stat for stat in met if same_process(stat)], SLACK_S)
+        await gone(lambda: [keeper] if runs(keeper) else [], SLACK_S)
+
+
+@contextmanager
+def _host(state_dir: Path, factory: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """A host of its own process that serves that agent."""
+    command = [sys.executable, host_program.__file__, str(state_dir), factory]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as program:
+        try:
+            yield program
+        finally:
+            program.kill()
 
 
 async def _leave_strays(program: "subprocess.Popen[bytes]") -> tuple[str, list[Stat], int]:
