@@ -7,7 +7,9 @@ say True, or the change is refused and the others are set back.
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...contracts.ahp.absence import without_nulls
 from ...contracts.ahp.actions import check_action
+from ...contracts.json import same_json
 from ...contracts.worker_wire import (
     Named,
     SetConfig,
@@ -42,8 +44,9 @@ def take(session: "Session", dispatched: "Dispatched") -> Question | None:
 
 def say_if_well_formed(session: "Session", action: Json) -> None:
     """Publishes what an agent said of itself, when it has the shape that clients expect."""
-    if check_action(action) is None:
-        session.say(action)
+    said = without_nulls(action)
+    if check_action(said) is None:
+        session.say(said)
 
 
 def _apply(session: "Session", dispatched: "Dispatched") -> None:
@@ -101,7 +104,11 @@ def _config_changed(session: "Session", dispatched: "Dispatched") -> Question | 
         missing = ", ".join(sorted(before.keys() - wished.keys()))
         dispatched.refuse(f"replacing the settings leaves out {missing}")
         return None
-    wanted = {key: value for key, value in wished.items() if before.get(key, _ABSENT) != value}
+    wanted = {
+        key: value
+        for key, value in wished.items()
+        if not (key in before and same_json(before[key], value))
+    }
 
     async def ask() -> None:
         await _all_or_none(
@@ -199,8 +206,6 @@ async def _all_or_none(
     if not dispatched.answered:
         dispatched.refuse(reason or "the change was overtaken")
 
-
-_ABSENT = object()
 
 HANDLERS: Mapping[str, Handler] = {
     "session/titleChanged": _title_changed,

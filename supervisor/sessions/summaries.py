@@ -16,6 +16,7 @@ from ...contracts.ahp.status import (
     is_in_progress,
     is_input_needed,
 )
+from ...contracts.json import same_json
 
 Json = dict[str, Any]
 
@@ -88,7 +89,7 @@ def changed_fields(old: Json, new: Json) -> Json:
     changes = {
         key: value
         for key, value in new.items()
-        if key not in IDENTITY_FIELDS and old.get(key) != value
+        if key not in IDENTITY_FIELDS and not (key in old and same_json(old[key], value))
     }
     for key in old.keys() - new.keys() - IDENTITY_FIELDS:
         changes[key] = [] if isinstance(old[key], list) else "" if isinstance(old[key], str) else {}

@@ -32,6 +32,8 @@ class Scripted(Session):
         self.answers: dict[str, Any] = {}
         self.waiting: dict[str, trio.Event] = {}
         self.takes_steering = True
+        self.stubborn = False
+        self.told: list[Any] = []
         self.steered = trio.Event()
         self.turn_id = ""
 
@@ -41,7 +43,8 @@ class Scripted(Session):
     # -- what the host asks -----------------------------------------------------------
 
     def set_config(self, key: str, value: Any) -> Any:
-        return _verdict(value)
+        self.told.append((key, value))
+        return False if self.stubborn else _verdict(value)
 
     async def set_working_directories(self, folders: list[str]) -> Any:
         self.emit("session", {"type": "session/metaChanged", "_meta": {"folders": folders}})
@@ -172,6 +175,15 @@ class Scripted(Session):
         """Says what it knows of the conversation so far."""
         turns = [turn["id"] for turn in self.start.seed or ()]
         self.part(turn_id, f"{self.start.resume} {turns} {self.start.rewind_at}")
+
+    async def do_settings(self, turn_id: str, rest: str) -> None:
+        self.part(turn_id, str(dict(sorted(self.start.settings.items()))))
+
+    async def do_told(self, turn_id: str, rest: str) -> None:
+        self.part(turn_id, str(self.told))
+
+    async def do_stubborn(self, turn_id: str, rest: str) -> None:
+        self.stubborn = True
 
     async def do_print(self, turn_id: str, rest: str) -> None:
         print(rest, file=sys.stderr, flush=True)
