@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -12,7 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
+
+import trio
+
+from ahpd.supervisor.client import open_client
 
 FIXTURE_AGENTS = Path(__file__).parent / "fixtures_agents"
 PROGRAM = str(Path(sys.executable).with_name("ahpd-supervisor"))
@@ -47,6 +52,17 @@ def until(condition: Callable[[], Any], what: str, limit_s: float = 30) -> Any:
         assert time.monotonic() < deadline, f"not within {limit_s:g} s: {what}"
         time.sleep(0.02)
     return found
+
+
+def until_said(output: IO[str], text: str, limit_s: float = 30) -> None:
+    """Reads lines until one holds that text."""
+    deadline = time.monotonic() + limit_s
+    read = ""
+    while text not in read:
+        ready, _, _ = select.select([output], [], [], max(0, deadline - time.monotonic()))
+        chunk = os.read(output.fileno(), 65536) if ready else b""
+        assert chunk, f"not said: {text!r}, but {read!r}"
+        read += chunk.decode()
 
 
 def is_running(pid: int) -> bool:
@@ -128,6 +144,17 @@ class CliHost:
         """Says these lines in a new session, or in the chat named."""
         to = (id,) if id is not None else ("--agent", agent) if agent is not None else ()
         return self.run("chat", *to, input="".join(f"{line}\n" for line in lines))
+
+    def create_session(self, id: str, agent: str = "operated") -> None:
+        """Creates a session of this id and waits until it is ready."""
+
+        async def create() -> None:
+            async with open_client(self.ahp) as client:
+                await client.create_session(f"ahp-session:/{id}", provider=agent)
+                session = await client.subscribe(f"ahp-session:/{id}")
+                await client.until(lambda: session.state["lifecycle"] == "ready")
+
+        trio.run(create)
 
     def log(self) -> str:
         """What it logged so far."""

@@ -193,12 +193,14 @@ class ControlConnection:
                     await self._send(
                         Failure(id=request.id, code=FAILURE_BAD_REQUEST, message=request.message)
                     )
+                elif request.type in AT_ONCE:
+                    await self._answer(request)
                 elif self._working >= MAX_REQUESTS_AT_ONCE:
                     busy = f"{MAX_REQUESTS_AT_ONCE} requests of this connection are not done yet."
                     await self._send(Failure(id=request.id, code=FAILURE_BUSY, message=busy))
                 else:
+                    nursery.start_soon(self._work_on, request)
                     self._working += 1
-                    nursery.start_soon(self._answer, request)
             nursery.cancel_scope.cancel()
 
     async def _let_in(self, first: Request | BadFrame | None) -> bool:
@@ -236,11 +238,14 @@ class ControlConnection:
                 yield BadFrame(str(error))
                 return
 
-    async def _answer(self, request: Request) -> None:
+    async def _work_on(self, request: Request) -> None:
         try:
-            reply = await self._reply(request)
+            await self._answer(request)
         finally:
             self._working -= 1
+
+    async def _answer(self, request: Request) -> None:
+        reply = await self._reply(request)
         if reply is not None:
             await self._send(reply)
 
@@ -348,6 +353,9 @@ class _Following:
 
 
 _Answer = Callable[[ControlConnection, str, Any], Awaitable[Any]]
+
+#: Requests that never wait, and make room for others: answered before the next is read.
+AT_ONCE = frozenset({"host.logs.stop"})
 
 #: What answers each request; None as an answer: it was answered already.
 ANSWERS: Mapping[str, _Answer] = {
