@@ -115,6 +115,10 @@ class Bounds:
     #: Actions that break a rule within the window before their agent is ended.
     broken_actions_limit: int = _count(100)
     broken_actions_window_s: float = _time(10)
+    #: Actions of one worker that go on to clients: in a second, and at once after a pause.
+    #: A worker that says more is read more slowly. Deltas count after they were gathered.
+    actions_per_s: int = _count(1000)
+    actions_burst: int = _count(2000)
     #: The age of a worker's unfinished frame, in time in which we read.
     partial_frame_s: float = _time(10)
     #: What a chat's log keeps, in two files of half of it; older lines give way.

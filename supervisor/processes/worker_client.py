@@ -22,6 +22,7 @@ from ...contracts.worker_wire import (
     Hello,
     Part,
 )
+from .pace import Pace
 from .worker_port import WorkerPort
 
 T = TypeVar("T")
@@ -120,11 +121,20 @@ class WorkerClient:
         on_event: called with each event's name and structured payload, in order,
             before the next frame is read. `worker.hello` and `worker.part` are
             not handed on.
+        pace: how fast it is read, for whoever spends from it; as fast as it can be
+            when there is none.
     """
 
-    def __init__(self, port: WorkerPort, on_event: Callable[[str, Any], None]) -> None:
+    def __init__(
+        self,
+        port: WorkerPort,
+        on_event: Callable[[str, Any], None],
+        *,
+        pace: Pace | None = None,
+    ) -> None:
         self._port = port
         self._on_event = on_event
+        self._pace = pace
         self._asked: dict[str, Asked] = {}
         self._count = 0
         self._closed = False
@@ -182,8 +192,14 @@ class WorkerClient:
         try:
             async for frame in self._port:
                 self._handle(frame)
+                if self._pace is not None and self._pace.owes:
+                    await self._pace.settle()
         finally:
             self.close()
+
+    def worker_died(self) -> None:
+        """What it left in its pipe is bounded, and is read as fast as it can be."""
+        self._pace = None
 
     def close(self) -> None:
         """Whatever was asked and is not answered yet never will be."""

@@ -196,6 +196,8 @@ class Chat:
         changed = self.channel.publish(action, origin) is not None
         if changed:
             self.after_change(action)
+            if self.worker is not None:
+                self.worker.pace.spend()
         return changed
 
     def say(self, action: Json) -> bool:

@@ -29,6 +29,7 @@ from ...contracts.worker_wire import (
 from ..bounds import Bounds
 from ..processes.launcher import Exit, Launcher, LaunchError, LaunchSpec, WorkerProcess
 from ..processes.output_log import OutputLog
+from ..processes.pace import Pace
 from ..processes.worker_client import Asked, WorkerClient, WorkerFault, WorkerGone, WorkerRefused
 from ..processes.worker_port import OutboxFull, WorkerPort
 
@@ -101,6 +102,8 @@ class Conversation:
         self.processes_ended = 0
         """How many processes its tree came to, when `ended` is set."""
         self.started_s = trio.current_time()
+        self.pace = Pace(bounds.actions_per_s, bounds.actions_burst)
+        """What of this worker goes on to clients is spent from it."""
 
     @property
     def failed_to_create(self) -> bool:
@@ -139,7 +142,7 @@ class Conversation:
             max_frame_bytes=self._bounds.max_frame_bytes,
             max_partial_s=self._bounds.partial_frame_s,
         )
-        self._client = client = WorkerClient(port, self._on_event)
+        self._client = client = WorkerClient(port, self._on_event, pace=self.pace)
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             read_all, logged_all = trio.Event(), trio.Event()
@@ -150,6 +153,7 @@ class Conversation:
             ended = await process.wait()
             # From now on a turn that begins waits for the next worker.
             self.ready = False
+            client.worker_died()
             # What it managed to say before it died still counts.
             with trio.move_on_after(LAST_FRAMES_S):
                 await read_all.wait()

@@ -7,6 +7,7 @@ touches state, and lands on a channel that this worker may speak on, or nowhere.
 
 from typing import TYPE_CHECKING, Any
 
+from ...contracts.ahp.absence import without_nulls
 from ...contracts.worker_wire import (
     Account,
     AgentId,
@@ -32,7 +33,7 @@ def on_event(chat: "Chat", name: str, payload: Any) -> None:
     """Takes an event of the chat's worker."""
     match payload:
         case Emit():
-            _emit(chat, payload.channel, payload.action)
+            _emit(chat, payload.channel, without_nulls(payload.action))
         case TurnOver():
             chat.on_turn_over(payload.turn_id)
         case AgentId():
@@ -102,6 +103,8 @@ def _apply_session_action(chat: "Chat", action: Json) -> None:
         chat.missed(verdict.rule, verdict.detail, counted=verdict.counted)
     elif not isinstance(verdict, Swallow):
         chat.session.say(verdict.action)
+        if chat.worker is not None:
+            chat.worker.pace.spend()
 
 
 def _parks(action: Json) -> bool:
