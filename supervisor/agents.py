@@ -14,6 +14,8 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
+from ..contracts.ahp.absence import without_nulls
+from ..contracts.ahp.actions import check_action
 from ..contracts.worker_wire import (
     WORKER_REQUESTS,
     ConfigCompletions,
@@ -79,12 +81,20 @@ class Agent:
             "provider": self.name,
             "displayName": described.display_name if described else self.name,
             "description": self.fault or (described.description if described else None) or "",
-            "models": _models(self.name, probed),
+            "models": [],
         }
+        told: Json = {}
         if described is not None and described.capabilities is not None:
-            info["capabilities"] = described.capabilities
-        if probed is not None and probed.customizations is not None:
-            info["customizations"] = probed.customizations
+            told["capabilities"] = without_nulls(described.capabilities)
+        if probed is not None:
+            told["customizations"] = without_nulls(probed.customizations)
+            models = [model for model in probed.models if isinstance(model, dict)]
+            # Whatever an agent calls itself, clients know it by its configured name.
+            named = [without_nulls({**model, "provider": self.name}) for model in models]
+            info["models"] = [model for model in named if _fits({**info, "models": [model]})]
+        for key, value in told.items():
+            if value is not None and _fits({**info, key: value}):
+                info[key] = value
         return info
 
 
@@ -383,13 +393,6 @@ class CatalogueWorker:
             self.process.end(0)
 
 
-def _models(provider: str, probe: Probe | None) -> list[Json]:
-    if probe is None:
-        return []
-    return [
-        {"provider": provider, **model}
-        for model in probe.models
-        if isinstance(model, dict)
-        and isinstance(model.get("id"), str)
-        and isinstance(model.get("name"), str)
-    ]
+def _fits(info: Json) -> bool:
+    """Whether clients can read what an agent says of itself."""
+    return check_action({"type": "root/agentsChanged", "agents": [info]}) is None

@@ -18,6 +18,7 @@ import structlog
 import trio
 from attrs import field, frozen
 
+from ..contracts.ahp.absence import without_nulls
 from ..contracts.ahp.actions import ACTIONS, check_action, client_may_dispatch
 from ..contracts.ahp.errors import AhpError, ErrorCode
 from ..contracts.ahp.reducers import reduce_root
@@ -260,6 +261,7 @@ class Host:
         channel = self.resolve(uri)
         if channel is None:
             return
+        action = without_nulls(action)
         dispatched = Dispatched(
             seat=seat,
             channel=channel,
@@ -339,7 +341,8 @@ class Host:
             del self._creating[name.id]
             made.set()
         if active_client is not None:
-            session.say({"type": "session/activeClientSet", "activeClient": active_client})
+            offered = {"type": "session/activeClientSet", "activeClient": active_client}
+            session.say(without_nulls(offered))
         self.ledger.store.put_session(session.record())
         self._count_sessions()
         self.notify("root/sessionAdded", {"summary": session.summary()})
@@ -417,7 +420,7 @@ class Host:
             )
         chat = session.open_chat(name.id, uri, title="", directories=list(directories))
         if initial_message is not None:
-            chat.start_turn(initial_message)
+            chat.start_turn(without_nulls(initial_message))
         return chat
 
     def remove_chat(self, chat: Chat) -> list[Chat]:

@@ -195,7 +195,13 @@ class Scripted(Agent):
         return {"level": 1}
 
     def probe(self) -> Any:
-        return {"models": [{"id": "m", "name": "M"}]}
+        told = {"id": "m", "name": "M", "provider": "another", "maxContextWindow": None}
+        faulty = [
+            {"id": 5, "name": "M"},
+            {"id": "n"},
+            {"id": "n", "name": "N", "supportsVision": 1},
+        ]
+        return {"models": [told, *faulty, "none"], "customizations": [{"type": "plugin"}]}
 
     def config_completions(self, key: str, query: str, config: Any, directory: Any) -> Any:
         return [{"value": f"{key}:{query}", "label": str(directory)}, {"value": 5}, "no item"]
