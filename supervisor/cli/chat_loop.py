@@ -168,6 +168,7 @@ class ChatLoop:
         if asking is not None:
             if asking is not self._asking:
                 self._asking = asking
+                self._transcript.asked_calls.add(asking.id)
                 if asking.text:
                     self._transcript.line(asking.text)
             self._transcript.prompt(asking.prompt)

@@ -155,7 +155,7 @@ def _status_text(told: "Status", state_dir: Path) -> str:
             if agent.fault is not None
         ),
         (
-            "sessions",
+            "serves",
             f"{_count(told.sessions, 'session')}, {_count(told.chats, 'chat')}, "
             f"{_count(told.connections, 'connection')}",
         ),

@@ -47,6 +47,8 @@ class Transcript:
         self._done: set[str] = set()
         #: Turns whose message stands on the terminal already: it was typed there.
         self.typed_turns: set[str] = set()
+        #: Tool calls that stand there already, since a person was asked about them.
+        self.asked_calls: set[str] = set()
 
     # -- lines of our own -------------------------------------------------------------
 
@@ -147,12 +149,11 @@ class Transcript:
         if status in ("streaming", before) or status.startswith("pending-"):
             return
         shown.said[place] = status
-        name = on_one_line(call["displayName"])
+        if before is None and call["toolCallId"] not in self.asked_calls:
+            name = on_one_line(call["displayName"])
+            self.line(f"[{name}] {on_one_line(plain(call.get('invocationMessage')))}")
         if status == "running":
-            self.line(f"[{name}] {on_one_line(plain(call.get('invocationMessage')))}")
             return
-        if before is None:
-            self.line(f"[{name}] {on_one_line(plain(call.get('invocationMessage')))}")
         if status == "completed":
             self.line(f"  -> {on_one_line(plain(call.get('pastTenseMessage')))}")
         elif status == "cancelled":
