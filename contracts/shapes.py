@@ -5,12 +5,17 @@ A class's members are snake_case here and camelCase on the wire; `meta` is
 A member whose default is None is optional: absent or null on the wire is None,
 and None is left out when written. Values are checked as JSON means them: 5 is
 no string, true is no number, 1.0 is a whole number.
+
+A class with `null_is_absent = False` tells absent from null: its optional members
+are absent or have a value, and every other member is there, whatever its default.
+A union of classes is told apart by the member that is a `Literal` in each of them.
 """
 
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import attrs
 from cattrs import BaseValidationError, ClassValidationError, Converter, IterableValidationError
@@ -60,7 +65,7 @@ def structure(value: Any, cls: type[T], at: str = "params") -> T:
     """
     try:
         return _CONVERTER.structure(value, cls)
-    except (BaseValidationError, _Expected) as error:
+    except (BaseValidationError, _Expected, MemberError) as error:
         where, what = _first_fault(error, at)
         raise ShapeError(f"{where}: {what}") from None
 
@@ -137,9 +142,17 @@ def _whole_number(value: Any, _: Any) -> int:
 def _number(value: Any, _: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise _Expected("expected a number")
-    if isinstance(value, float) and not math.isfinite(value):
+    if not _is_finite(value):
         raise _Expected("expected a finite number")
     return value
+
+
+def _is_finite(value: int | float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        # A whole number beyond what any JSON number can be.
+        return False
 
 
 def _one_of(cls: Any) -> _Hook:
@@ -155,6 +168,8 @@ def _one_of(cls: Any) -> _Hook:
 
 
 def _array(cls: Any) -> _Hook:
+    if get_origin(cls) is tuple and get_args(cls)[-1] is not Ellipsis:
+        return _fixed_array(cls)
     elements = (
         list_structure_factory if get_origin(cls) is list else homogenous_tuple_structure_factory
     )
@@ -164,6 +179,17 @@ def _array(cls: Any) -> _Hook:
         if not isinstance(value, list):
             raise _Expected("expected an array")
         return inner(value, cls)
+
+    return hook
+
+
+def _fixed_array(cls: Any) -> _Hook:
+    kinds = get_args(cls)
+
+    def hook(value: Any, _: Any) -> Any:
+        if not isinstance(value, list) or len(value) != len(kinds):
+            raise _Expected(f"expected an array of {len(kinds)}")
+        return tuple(map(_CONVERTER.structure, value, kinds))
 
     return hook
 
@@ -184,6 +210,8 @@ def _object(cls: Any) -> _Hook:
     optional = {names[field.name] for field in attrs.fields(cls) if field.default is None}
     renames: dict[str, Any] = {name: override(rename=wire) for name, wire in names.items()}
     inner = make_dict_structure_fn(cls, _CONVERTER, **renames)
+    if not getattr(cls, "null_is_absent", True):
+        return _exact_object(cls, inner)
 
     def hook(value: Any, _: Any) -> Any:
         if not isinstance(value, dict):
@@ -193,6 +221,81 @@ def _object(cls: Any) -> _Hook:
         return inner(there, cls)
 
     return hook
+
+
+def _exact_object(cls: Any, inner: _Hook) -> _Hook:
+    """As `_object`, for a class that tells absent from null.
+
+    A member whose metadata says `null` may be null beside absent; both mean the same.
+    """
+    names = wire_names(cls)
+    fields = attrs.fields(cls)
+    defaulted = [names[one.name] for one in fields if one.default not in (None, attrs.NOTHING)]
+    optional = [one for one in fields if one.default is None]
+    never_null = [names[one.name] for one in optional if not one.metadata.get("null")]
+
+    def hook(value: Any, _: Any) -> Any:
+        if not isinstance(value, dict):
+            raise _Expected("expected an object")
+        for name in defaulted:
+            if name not in value:
+                raise MemberError(name, "is missing")
+        for name in never_null:
+            if name in value and value[name] is None:
+                raise MemberError(name, "expected a value; what is not there is left out")
+        return inner(value, cls)
+
+    return hook
+
+
+def _is_union(cls: Any) -> bool:
+    return get_origin(cls) in (Union, UnionType) and NoneType not in get_args(cls)
+
+
+def _one_of_several(cls: Any) -> _Hook:
+    kinds = get_args(cls)
+    if all(map(attrs.has, kinds)):
+        return _tagged(kinds)
+
+    def hook(value: Any, _: Any) -> Any:
+        for kind in kinds:
+            try:
+                return _CONVERTER.structure(value, kind)
+            except _Expected:
+                continue
+        raise _Expected("expected one of: " + ", ".join(kind.__name__ for kind in kinds))
+
+    return hook
+
+
+def _tagged(classes: tuple[Any, ...]) -> _Hook:
+    """The classes of a union by the member whose `Literal` differs in each of them."""
+    tags = [_tags_of(cls) for cls in classes]
+    name = next(name for name in tags[0] if all(name in one for one in tags))
+    by_tag = {one[name]: cls for one, cls in zip(tags, classes, strict=True)}
+
+    def hook(value: Any, _: Any) -> Any:
+        if not isinstance(value, dict):
+            raise _Expected("expected an object")
+        if name not in value:
+            raise MemberError(name, "is missing")
+        tag = value[name]
+        cls = by_tag.get(tag) if isinstance(tag, str) else None
+        if cls is None:
+            raise MemberError(name, "expected one of " + ", ".join(map(repr, by_tag)))
+        return _CONVERTER.structure(value, cls)
+
+    return hook
+
+
+def _tags_of(cls: Any) -> dict[str, str]:
+    """The members that can only be one word, by their wire name."""
+    names = wire_names(cls)
+    return {
+        names[name]: get_args(kind)[0]
+        for name, kind in get_type_hints(cls).items()
+        if name in names and get_origin(kind) is Literal and len(get_args(kind)) == 1
+    }
 
 
 def _to_object(cls: Any) -> Callable[[Any], dict[str, Any]]:
@@ -217,6 +320,7 @@ def _converter() -> Converter:
     converter.register_structure_hook_factory(_is_made_of(list, tuple), _array)
     converter.register_structure_hook_factory(_is_made_of(dict), _mapping)
     converter.register_structure_hook_factory(attrs.has, _object)
+    converter.register_structure_hook_factory(_is_union, _one_of_several)
     converter.register_unstructure_hook_factory(attrs.has, _to_object)
     return converter
 
