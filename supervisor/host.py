@@ -261,14 +261,15 @@ class Host:
         channel = self.resolve(uri)
         if channel is None:
             return
-        action = without_nulls(action)
+        unfit = self._unfit(channel, action)
         dispatched = Dispatched(
             seat=seat,
             channel=channel,
             spelling=uri,
             client_seq=client_seq,
-            action=action,
-            unfit=self._unfit(channel, action),
+            # What is refused goes back as it came.
+            action=action if unfit is not None else without_nulls(action),
+            unfit=unfit,
         )
         owner = self.owner_of(channel)
         if owner is not None:
