@@ -50,6 +50,8 @@ class Book:
     """What each number was spent on."""
     snapshots: list[tuple[str, Json]] = field(factory=list)
     """Family and state of every snapshot, for whoever holds them against the schema."""
+    seen: Counter[str] = field(factory=Counter)
+    """What the snapshots showed that something was held against."""
 
 
 def family_of(channel: str) -> str:
@@ -283,6 +285,9 @@ class Witness(AhpClient):
             f"reduced (here) and fresh (there) {channel}{difference(held, fresh)}",
         )
         if family == "chat":
+            shown = {1: "idle", 2: "error", 8: "running", 24: "waiting"}
+            self.book.seen[shown[fresh["status"] & LOW_BITS]] += 1
+            self.book.seen.update(kind for kind, _, _ in waiting_in(fresh))
             for turn in fresh["turns"]:
                 self.law(not open_in(turn), f"{channel}: open under the ended {turn['id']}")
         self.last_seq = max(self.last_seq, snapshot["fromSeq"])
@@ -292,6 +297,7 @@ class Witness(AhpClient):
         held = [chat for chat in chats if chat is not None]
         if len(held) < len(chats):
             return
+        self.book.seen["further chat"] += len(held) > 1
         status = fresh["status"] & LOW_BITS
         self.law(status == derived_status(held), f"{channel} has status {status}")
         for row, chat in zip(fresh["chats"], held, strict=True):
