@@ -12,7 +12,7 @@ from hostile_base import Hostile, Plain, agent
 FLOOD = 100_000
 
 #: Fewer of these: nothing gathers them, so each is read by the test's own clients.
-TITLES = 5_000
+TITLES = 3_000
 
 
 class Garbage(Hostile):
@@ -99,6 +99,17 @@ class FloodsParts(Hostile):
             self.say(turn_id, "x", f"part-{number}")
 
 
+class FloodsComplaints(Hostile):
+    """Each time another rule that the worker itself saw broken, which is counted for nobody."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        for number in range(FLOOD // 10):
+            _write_raw(
+                b'{"type":"event","event":"worker.ruleBroken",'
+                b'"payload":{"rule":"none","detail":"complaint %d"}}\n' % number
+            )
+
+
 class FloodsOutput(Hostile):
     """Prints without end, on both."""
 
@@ -148,6 +159,10 @@ def floods_titles() -> Agent:
 
 def floods_parts() -> Agent:
     return agent(FloodsParts)
+
+
+def floods_complaints() -> Agent:
+    return agent(FloodsComplaints)
 
 
 def floods_output() -> Agent:

@@ -100,6 +100,14 @@ class ForksWithoutEnd(Hostile):
             await trio.sleep_forever()
 
 
+class StopsItsKeeper(Hostile):
+    """Stops who would end it, which runs as the same user; then itself."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        os.kill(os.getppid(), signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
 def leaves_and_exits() -> Agent:
     return agent(LeavesAndExits)
 
@@ -110,6 +118,10 @@ def leaves_and_waits() -> Agent:
 
 def leaves_and_completes() -> Agent:
     return agent(LeavesAndCompletes)
+
+
+def stops_its_keeper() -> Agent:
+    return agent(StopsItsKeeper)
 
 
 def forks_without_end() -> Agent:
