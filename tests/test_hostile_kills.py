@@ -27,6 +27,7 @@ from hostile_stage import (
     gone,
     mark_of,
     marked_pids,
+    open_in,
     same_process,
     stage,
     theatre,
@@ -209,6 +210,34 @@ async def _leave_strays(program: "subprocess.Popen[bytes]") -> tuple[str, list[S
         assert len(marked_pids(mark)) >= 5
         stats = [read_stat(pid) for pid in {*strays, first["pid"], *marked_pids(mark)}]
         return mark, [stat for stat in stats if stat is not None], told["keeper"]
+
+
+@pytest.mark.parametrize("how", ["cancel", "kill"])
+async def test_what_a_subagent_parked_is_settled_with_its_parent(how: str, state_dir: Path) -> None:
+    with trio.fail_after(LIMIT_S):
+        async with stage(state_dir, "hostile_hangs:parks_in_subagent") as play:
+            await play.report("t1")
+            await play.misbehave("t2", parked=3)
+            session = play.two.states[play.session]
+            below = next(row["resource"] for row in session["chats"] if row["title"] == "Below")
+            assert "activeTurn" in await play.two.subscribe(below)
+            if how == "cancel":
+                await play.cancel("t2")
+            else:
+                os.kill(play.live.pids(play.session)[0], signal.SIGKILL)
+            await play.two.until(lambda: play.two.states[below]["turns"], what="its end")
+            ended = play.two.states[below]["turns"][0]
+            assert ended["state"] == ("cancelled" if how == "cancel" else "error")
+            assert open_in(ended) == []
+            kinds = [action["type"] for action in play.two.actions(below)]
+            ending = "chat/turnCancelled" if how == "cancel" else "chat/error"
+            assert kinds == ["chat/inputCompleted", ending]
+            await play.ended("t2")
+            await play.report("t3")
+            play.saw_it_end("t2", ending, parked=2)
+            await play.all_see_the_same()
+            await play.dispose()
+            await play.nothing_is_left(KILL_GRACE_S + SLACK_S)
 
 
 #: One of each kind, for the day on which everything goes wrong.
