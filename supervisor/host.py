@@ -395,19 +395,21 @@ class Host:
         session: Session,
         uri: str,
         *,
-        initial_message: Json | None,
         directories: Sequence[str],
     ) -> Chat:
         """Adds a chat to a session whose agent can have several.
 
         Raises:
-            AhpError: -32010 taken, -32602 the agent has one chat a session, or a bound.
+            AhpError: -32010 taken, -32602 the agent has one chat a session, the session
+                could not be created, or a bound.
         """
         name = parse_channel(uri)
         if name is None or name.family != "chat":
             raise AhpError(ErrorCode.INVALID_PARAMS, f"{uri[:200]} names no chat.")
         if name.id in self.chats or name.id in self.sessions:
             raise AhpError(ErrorCode.ALREADY_EXISTS, f"There is a chat {uri[:200]}.")
+        if session.failed:
+            raise AhpError(ErrorCode.INVALID_PARAMS, "The session could not be created.")
         described = self.agents.by_name[session.agent].description
         capabilities = (described.capabilities if described else None) or {}
         if "multipleChats" not in capabilities:
@@ -419,17 +421,17 @@ class Host:
                 ErrorCode.INVALID_PARAMS,
                 f"The session has {self.bounds.max_chats_per_session} chats already.",
             )
-        chat = session.open_chat(name.id, uri, title="", directories=list(directories))
-        if initial_message is not None:
-            chat.start_turn(without_nulls(initial_message))
-        return chat
+        return session.open_chat(name.id, uri, title="", directories=list(directories))
 
     def remove_chat(self, chat: Chat) -> list[Chat]:
         """Ends a chat; a default chat ends its session. Answers the chats that ended."""
         session = chat.session
         if chat is session.default_chat:
             return self.dispose_session(session)
-        session.remove_chat(chat)
+        if chat.parent is not None:
+            session.dispose_subagent(chat)
+        else:
+            session.remove_chat(chat)
         return [chat]
 
     def listed(self) -> list[Session]:

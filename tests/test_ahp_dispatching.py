@@ -649,6 +649,25 @@ async def test_a_setting_is_kept_for_the_next_worker_while_none_lives(state_dir:
             }
 
 
+async def test_an_agent_that_does_not_hear_a_cancel_is_replaced_and_the_next_turn_goes_on(
+    state_dir: Path,
+) -> None:
+    with trio.fail_after(40):
+        async with stage(state_dir, cancel_grace_s=0.3, kill_grace_s=0.3) as at:
+            await at.client.say(at.chat, "t0", "before")
+            pids = at.live.pids(at.session)
+            await at.client.start_turn(at.chat, "t1", script(["say", "p", "x"], ["block", 60]))
+            await at.client.until(lambda: at.client.states[at.chat]["activeTurn"]["responseParts"])
+            started_s = trio.current_time()
+            await at.accepted(cancelled("t1"))
+            assert at.client.states[at.chat]["turns"][1]["state"] == "cancelled"
+            assert trio.current_time() - started_s < 0.3 + 1
+            # The next turn is taken at once, and begins in the worker that comes after.
+            turn = await at.client.say(at.chat, "t2", script(["seed"]))
+            assert json.loads(text_of(turn))["seed"] == ["t0", "t1"]
+            assert not set(pids) & set(at.live.pids(at.session))
+
+
 async def test_a_cancel_overtakes_what_waits_for_the_agents_answer(state_dir: Path) -> None:
     with trio.fail_after(40):
         async with stage(state_dir, setter_timeout_s=20) as at:
@@ -767,6 +786,34 @@ async def test_a_client_offers_tools_for_itself_alone_and_the_agent_hears(state_
                 {"type": "session/activeClientRemoved", "clientId": "actor"}, at.session
             )
             await at.called("client_gone", "actor")
+
+
+async def test_an_agent_knows_the_tools_from_its_start_on_and_in_each_worker(
+    state_dir: Path,
+) -> None:
+    look, hear = [{"name": "look", "clientId": "actor"}], [{"name": "hear", "clientId": "actor"}]
+    with trio.fail_after(40):
+        async with live_host(state_dir, AGENTS) as live:
+            client = await live.client("actor")
+            offered = tools("actor", "look")["activeClient"]
+            session, chat = await live.session(client, "play", ready=False, activeClient=offered)
+            # Offered while the agent is still being started: it hears of these as soon as it is.
+            await client.act(session, tools("actor", "hear"))
+            turn = await client.say(chat, "t1", script(["tools"]))
+            at = Stage(live, client, client, session, chat)
+            if json.loads(text_of(turn)) == look:
+                await at.called("set_tools", hear)
+            owner = live.host.session_at(session).default_chat
+            assert owner.conversation is not None and owner.conversation.process is not None
+            owner.conversation.process.end(0)
+            await owner.conversation.ended.wait()
+            again = await client.say(chat, "t2", script(["tools"]))
+            assert json.loads(text_of(again)) == hear
+            gone = {"type": "session/activeClientRemoved", "clientId": "actor"}
+            await client.act(session, gone)
+            await at.called("client_gone", "actor")
+            await client.act(session, tools("actor", "hear"))
+            await at.called("set_tools", hear)
 
 
 async def test_only_its_owner_completes_a_clients_tool_call(state_dir: Path) -> None:
@@ -890,6 +937,34 @@ async def test_a_further_chat_is_a_worker_of_its_own_and_a_cancel_stays_in_its_c
             assert text_of(await at.client.ended(at.chat, "t1")) == "ok"
 
 
+async def test_an_initial_message_begins_after_the_answer(state_dir: Path) -> None:
+    with trio.fail_after(40):
+        async with stage(state_dir) as at:
+            order: list[str] = []
+            take = at.client.take
+
+            def noted(told: Json) -> None:
+                action = told.get("params", {}).get("action", {})
+                row = action.get("summary") or action.get("changes") or {}
+                if "id" in told:
+                    order.append("answer")
+                elif action.get("chat") == SECOND or row.get("resource") == SECOND:
+                    order.append(f"{action['type']} {row['status'] & 31}")
+                take(told)
+
+            at.client.take = noted  # type: ignore[method-assign]
+            await at.client.request(
+                "ping"
+            )  # the message that is being waited for is taken as before
+            order.clear()
+            first = {"text": "good morning", "origin": USER}
+            await at.client.request(
+                "createChat", channel=at.session, chat=SECOND, initialMessage=first
+            )
+            await at.client.until(lambda: len(order) >= 3)
+            assert order[:3] == ["session/chatAdded 1", "answer", "session/chatUpdated 8"]
+
+
 async def test_disposing_a_chat_ends_its_turn_and_leaves_the_session(state_dir: Path) -> None:
     with trio.fail_after(40):
         async with stage(state_dir) as at:
@@ -954,3 +1029,32 @@ async def test_a_subagents_chat_is_read_only_and_answers_what_it_asks(state_dir:
             # What is left of them ends with the turn that opened them.
             await at.accepted(cancelled("t1"))
             await at.client.until(lambda: "activeTurn" not in at.client.states[stays])
+
+
+async def test_a_subagents_chat_that_is_disposed_of_is_stopped_and_heard_no_more(
+    state_dir: Path,
+) -> None:
+    said = {"type": "chat/activityChanged", "activity": "still here"}
+    with trio.fail_after(40):
+        async with stage(state_dir, broken_actions_limit=5) as at:
+            await at.client.start_turn(
+                at.chat,
+                "t1",
+                script(
+                    ["subagent", "stoppable", {"title": "Search"}],
+                    ["ask", {"id": "r1", "message": "?"}],
+                    ["wait", "r1"],
+                    *[["of_subagent", "stoppable", said]] * 20,
+                    ["subagent", "stoppable", {"title": "Again"}],
+                    ["say", "p", "unharmed"],
+                ),
+            )
+            await at.until_needed()
+            sub = at.client.states[at.session]["chats"][1]["resource"]
+            await at.client.subscribe(sub)
+            await at.client.request("disposeChat", channel=sub)
+            await at.called("stop_worker", "stoppable")
+            assert at.client.states[sub]["turns"][0]["state"] == "cancelled"
+            await at.accepted(answered("r1"))
+            assert text_of(await at.client.ended(at.chat, "t1")) == "unharmed"
+            assert len(at.client.states[at.session]["chats"]) == 1

@@ -72,6 +72,32 @@ async def test_nothing_falls_between_snapshot_and_stream_and_nothing_comes_twice
             assert text_of(await one.ended(chat, "t1")) == words
 
 
+async def test_a_snapshot_is_never_newer_than_the_number_that_comes_with_it(
+    state_dir: Path,
+) -> None:
+    # What is being gathered is published by taking the snapshot: it must be counted too.
+    said = script(["say", "p", ""], *([["delta", "p", "x"]] * 30), ["hang"])
+    with trio.fail_after(30):
+        async with live_host(state_dir, PLAY, gather_window_ms=60_000) as live:
+            one = await live.client("one")
+            _session, chat = await live.session(one, "play")
+            await one.start_turn(chat, "t1", said)
+            await one.until(lambda: one.states[chat]["activeTurn"]["responseParts"])
+            channel = live.host.resolve(chat)
+            assert channel is not None
+            owner = live.host.chats[channel.owner_id]
+            for _ in range(500):
+                if sum(map(len, owner.gathering._texts)) == 30:
+                    break
+                await trio.sleep(0.01)
+            two = await live.client("two", initialize=False)
+            reply = await two.initialize(initialSubscriptions=[chat])
+            (snapshot,) = reply["snapshots"]
+            part = snapshot["state"]["activeTurn"]["responseParts"][0]
+            assert part["content"] == "x" * 30
+            assert snapshot["fromSeq"] == reply["serverSeq"]
+
+
 async def test_unsubscribing_ends_ones_own_subscription_alone(state_dir: Path) -> None:
     with trio.fail_after(30):
         async with live_host(state_dir) as live:

@@ -325,9 +325,12 @@ class Chat:
                 }
                 named = {"turnId": self.turn_id, "toolCallId": call["toolCallId"]}
                 self.say({"type": "chat/toolCallComplete", **named, "result": result})
-        if not (was_active or calls):
+        # A subagent is its parent's to tell.
+        if self.parent is not None or not (was_active or calls):
             return
         if self.worker is not None and "client_gone" in self.worker.members:
+            left = [tool for tool in self.worker.tools if tool["clientId"] != client_id]
+            self.worker.tools = left
             self.worker.tell("session.clientGone", ClientGone(client_id=client_id))
 
     def steer(self, id: str, message: Json) -> None:

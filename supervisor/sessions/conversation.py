@@ -94,6 +94,8 @@ class Conversation:
         self.process: WorkerProcess | None = None
         self.members: frozenset[str] = frozenset()
         """The optional members that the agent's session has; empty until it is created."""
+        self.tools: list[Any] = list(plan.create.tools or ())
+        """The clients' tools that the agent was told of last."""
         self.ready = False
         """Whether the agent's session was created and the worker still runs."""
         self._ready_or_ended = trio.Event()

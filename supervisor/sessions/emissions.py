@@ -60,6 +60,8 @@ def _emit(chat: "Chat", channel: str, action: Json) -> None:
         chat.missed("not-served", f"{family} actions", counted=False)
     else:
         subagent = chat.session.subagent_on(chat, channel)
+        if subagent is None and chat.session.was_subagent(channel):
+            return
         if subagent is None:
             chat.missed("own-channel", f"{str(kind)[:80]} on a channel that is not this agent's")
         else:

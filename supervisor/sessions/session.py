@@ -12,10 +12,11 @@ from ...contracts.ahp.status import IDLE, is_read, with_activity
 from ...contracts.ahp.uris import (
     chat_uri,
     default_chat_uri,
+    parse_channel,
     subagent_chat_id,
     subagent_turn_id,
 )
-from ...contracts.worker_wire import Create, Created
+from ...contracts.worker_wire import Create, Created, StopSubagent
 from ..store.interface import SessionRecord
 from . import session_actions
 from .channel import Channel
@@ -101,6 +102,7 @@ class Session:
         )
         self.line = DispatchLine(host.nursery, lambda given: session_actions.take(self, given))
         self.chats: dict[str, Chat] = {}
+        self._disposed_subagents: set[str] = set()
         # The default chat is there from the first snapshot on: no action adds it.
         self.default_chat = self._make_chat(id, default_chat_uri(spelling), "")
         state["chats"] = [chat_summary(self.default_chat.state)]
@@ -139,6 +141,11 @@ class Session:
     def subagents_of(self, chat: Chat) -> list[Chat]:
         """The subagent chats that this chat's agent opened."""
         return [held for held in self.chats.values() if held.parent is chat]
+
+    def was_subagent(self, uri: str) -> bool:
+        """Whether that was a subagent's chat that somebody disposed of, whatever its agent says."""
+        name = parse_channel(uri)
+        return name is not None and name.id in self._disposed_subagents
 
     def subagent_on(self, chat: Chat, uri: str) -> Chat | None:
         """The subagent chat at that URI, when this chat's agent opened it."""
@@ -309,9 +316,10 @@ class Session:
     def open_subagent(self, parent: Chat, tool_call_id: str, request: Json) -> None:
         """An agent opens a chat for a subagent. A second one for the same call changes nothing."""
         id = subagent_chat_id(parent.id, tool_call_id)
-        if id in self.chats:
+        if id in self.chats or id in self._disposed_subagents:
             return
         opened = sum(chat.parent is not None for chat in self.chats.values())
+        opened += len(self._disposed_subagents)
         if opened >= MAX_SUBAGENT_CHATS or id in self.host.chats:
             parent.missed("too-many-subagents", f"no subagent chat for {tool_call_id[:80]}")
             return
@@ -328,6 +336,13 @@ class Session:
         message = {"text": text if isinstance(text, str) else "", "origin": {"kind": "agent"}}
         turn = {"turnId": subagent_turn_id(id), "startedAt": now(), "message": message}
         chat.say({"type": "chat/turnStarted", **turn})
+
+    def dispose_subagent(self, chat: Chat) -> None:
+        """Ends a subagent's chat before its parent does: the agent is told to stop it."""
+        if chat.worker is not None and chat.turn_id is not None:
+            chat.worker.tell("subagent.stop", StopSubagent(tool_call_id=chat.tool_call_id or ""))
+        self._disposed_subagents.add(chat.id)
+        self.remove_chat(chat)
 
     def remove_chat(self, chat: Chat, happening: Happening = Happening.KILLED) -> None:
         """Ends a chat's turn and worker, and takes it out of the session. Its subagents' first."""
@@ -360,6 +375,7 @@ class Session:
             settings=self.settings,
             working_directory=paths[0] if paths else None,
             additional=paths[1:],
+            tools=session_actions.tools_of(self) or None,
             resume=chat.agent_id,
             rewind_at=chat.rewind_at,
         )
@@ -374,6 +390,7 @@ class Session:
 
     def on_created(self, chat: Chat, created: Created) -> None:
         """A chat's worker is there; the first one makes the session ready."""
+        session_actions.tell_tools(self, chat)
         if chat is self.default_chat:
             if created.title and not self.titled_by_person:
                 self.say({"type": "session/titleChanged", "title": created.title})
@@ -411,6 +428,7 @@ class Session:
         was_active = self.say(removed)
         for chat in list(self.chats.values()):
             chat.client_left(client_id, was_active=was_active)
+            session_actions.tell_tools(self, chat)
 
 
 #: Deltas: they change nothing that anybody sees outside of the chat.

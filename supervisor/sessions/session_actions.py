@@ -65,8 +65,7 @@ def _active_client_set(session: "Session", dispatched: "Dispatched") -> None:
         return
     if session.accept(dispatched):
         for chat in session.chats.values():
-            if chat.conversation is not None and "set_tools" in chat.conversation.members:
-                chat.conversation.tell("session.setTools", SetTools(tools=tools_of(session)))
+            tell_tools(session, chat)
 
 
 def _active_client_removed(session: "Session", dispatched: "Dispatched") -> None:
@@ -77,6 +76,17 @@ def _active_client_removed(session: "Session", dispatched: "Dispatched") -> None
     if session.accept(dispatched):
         for chat in list(session.chats.values()):
             chat.client_left(client_id, was_active=True)
+            tell_tools(session, chat)
+
+
+def tell_tools(session: "Session", chat: "Chat") -> None:
+    """Tells a chat's worker which tools clients offer, unless it was told just these last."""
+    conversation, tools = chat.conversation, tools_of(session)
+    if conversation is None or not conversation.ready or same_json(conversation.tools, tools):
+        return
+    if "set_tools" in conversation.members:
+        conversation.tools = tools
+        conversation.tell("session.setTools", SetTools(tools=tools))
 
 
 def tools_of(session: "Session") -> list[Any]:

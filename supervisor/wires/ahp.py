@@ -16,8 +16,10 @@ from typing import Any
 
 import structlog
 import trio
+from attrs import frozen
 
 from ...contracts.ahp import jsonrpc
+from ...contracts.ahp.absence import without_nulls
 from ...contracts.ahp.commands import (
     BEFORE_INITIALIZE,
     COMMANDS,
@@ -82,6 +84,14 @@ def ahp_route(host: Host) -> Callable[[TextLine], Awaitable[None]]:
         await AhpConnection(host, line).serve()
 
     return route
+
+
+@frozen(kw_only=True)
+class Then:
+    """A result, and what happens when it was sent."""
+
+    result: Any
+    then: Callable[[], None] = lambda: None
 
 
 class AhpConnection:
@@ -287,7 +297,10 @@ class AhpConnection:
             beside = BESIDE.get(message.method)
             if beside is None:
                 with self._answering(message):
-                    self._succeed(message, AT_ONCE[message.method](self, params))
+                    result = AT_ONCE[message.method](self, params)
+                    told = result if isinstance(result, Then) else Then(result=result)
+                    self._succeed(message, told.result)
+                    told.then()
             elif self._nursery is not None:
                 self._waiting += 1
                 self._nursery.start_soon(self._serve_beside, message, params, beside)
@@ -352,6 +365,8 @@ class AhpConnection:
         wanted = self._named(params.initial_subscriptions)
         self._hold_subscriptions(wanted.values())
         self._let_in(params.client_id, version)
+        # Taking a snapshot publishes what is being gathered, so the number is read after it.
+        snapshots = self._subscribe_all(wanted)
         return {
             "protocolVersion": version,
             "serverSeq": self._host.stream.seq,
@@ -359,7 +374,7 @@ class AhpConnection:
                 "name": "ahpd-supervisor",
                 "version": installed_version("ahpd-supervisor"),
             },
-            "snapshots": self._subscribe_all(wanted),
+            "snapshots": snapshots,
             "defaultDirectory": file_uri(str(Path.home())),
         }
 
@@ -604,7 +619,7 @@ class AhpConnection:
             result["nextCursor"] = _list_cursor(page[-1].modified_at, page[-1].id)
         return result
 
-    def _create_chat(self, params: CreateChat) -> None:
+    def _create_chat(self, params: CreateChat) -> "Then":
         session = self._host.session_at(params.channel)
         if params.source is not None:
             raise AhpError(
@@ -615,12 +630,15 @@ class AhpConnection:
             raise AhpError(
                 ErrorCode.INVALID_PARAMS, "params.initialMessage.origin.kind: expected `user`"
             )
-        self._host.create_chat(
-            session,
-            params.chat,
-            initial_message=message,
-            directories=self._folders(params.working_directories),
-        )
+        directories = self._folders(params.working_directories)
+        chat = self._host.create_chat(session, params.chat, directories=directories)
+
+        def start() -> None:
+            if message is not None:
+                chat.start_turn(without_nulls(message))
+
+        # The protocol's order: the catalogue has the chat, the client its answer, then the turn.
+        return Then(result=None, then=start)
 
     def _dispose_chat(self, params: DisposeChat) -> None:
         self._host.remove_chat(self._host.chat_at(params.channel))

@@ -79,6 +79,9 @@ class Bare(Session):
     async def step_of_subagent(self, turn_id: str, call: str, action: Any) -> None:
         self.subagents[call].emit(action)
 
+    async def step_tools(self, turn_id: str) -> None:
+        self.say(turn_id, json.dumps(self.start.tools), "tools")
+
     async def step_seed(self, turn_id: str) -> None:
         told = {
             "seed": [turn["id"] for turn in self.start.seed or []],
