@@ -14,35 +14,19 @@ from uuid import uuid4
 
 import trio
 from attrs import define, field, frozen
-from trio_websocket import (
-    ConnectionClosed,
-    ConnectionRejected,
-    HandshakeError,
-    WebSocketConnection,
-    open_websocket_url,
-)
+from trio_websocket import ConnectionClosed, WebSocketConnection
 
 from ..contracts.ahp import jsonrpc
 from ..contracts.ahp.reducers import REDUCERS, Reducer
 from ..contracts.ahp.uris import ROOT_URI, parse_channel
-from ..contracts.frames import MAX_FRAME_BYTES
+from .client_dial import ClientError, dial
 
 Json = dict[str, Any]
 
 PROTOCOL_VERSION = "1.0.0"
 
-#: From dialling to the answer of `initialize`.
-CONNECT_LIMIT_S = 20.0
-
 #: Of one request, unless its caller knows better. A session's creation asks the agent.
 ANSWER_LIMIT_S = 30.0
-
-#: For the closing handshake.
-LEAVE_LIMIT_S = 2.0
-
-
-class ClientError(Exception):
-    """The host cannot be reached, or the connection is over; a sentence for a person."""
 
 
 class RequestRefused(ClientError):
@@ -446,7 +430,7 @@ async def open_client(
     """
     ident = resume.client_id if resume is not None else client_id or f"client-{uuid4()}"
     async with AsyncExitStack() as stack:
-        connection = await _dial(stack, url, tls)
+        connection = await dial(stack, url, tls)
         nursery = await stack.enter_async_context(trio.open_nursery())
         client = AhpClient(connection, ident, on_envelope, on_notification)
         nursery.start_soon(client.run)
@@ -456,32 +440,3 @@ async def open_client(
             await client.open(subscriptions)
         yield client
         nursery.cancel_scope.cancel()
-
-
-async def _dial(stack: AsyncExitStack, url: str, tls: ssl.SSLContext | None) -> WebSocketConnection:
-    where = url.partition("?")[0]
-    try:
-        return await stack.enter_async_context(
-            open_websocket_url(
-                url,
-                tls,
-                # Characters, which are no more than the bytes of the host's own bound.
-                max_message_size=MAX_FRAME_BYTES,
-                connect_timeout=CONNECT_LIMIT_S,
-                disconnect_timeout=LEAVE_LIMIT_S,
-            )
-        )
-    except ConnectionRejected as refused:
-        raise ClientError(_refused_sentence(where, refused)) from None
-    except HandshakeError:
-        raise ClientError(f"{where} does not answer as a host does") from None
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise ClientError(f"cannot connect to {where}: {why}") from None
-
-
-def _refused_sentence(where: str, refused: ConnectionRejected) -> str:
-    if refused.status_code == 401:
-        return f"{where} refuses the token (401)"
-    said = (refused.body or b"").decode("utf-8", "replace").strip().partition("\n")[0]
-    return f"{where} refuses the connection ({refused.status_code}){': ' if said else ''}{said}"

@@ -83,7 +83,8 @@ def _trusting(certificate: str) -> "ssl.SSLContext":
 
 
 async def _chat(url: str, tls: "ssl.SSLContext | None", id: str | None, agent: str | None) -> int:
-    from ..client import ClientError, open_client
+    from ..client import open_client
+    from ..client_dial import ClientError
     from .chat_loop import ChatLoop
 
     loop = ChatLoop(sys.stdin.fileno(), sys.stdout)
@@ -174,7 +175,7 @@ async def _find(client: "AhpClient", given: str) -> tuple[str, str]:
     if not found or name is not None:
         raise CommandFailed(f"There is no session and no chat {on_one_line(given, 80)!r}.")
     if len(found) > 1:
-        ids = ", ".join(on_one_line(id) for id, _, _ in found[:MAX_LISTED])
+        ids = ", ".join(on_one_line(id) for id, _, _ in sorted(found)[:MAX_LISTED])
         more = f" and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
         raise CommandFailed(f"{given!r} is the beginning of more than one id: {ids}{more}.")
     _, session_found, chat_found = found[0]

@@ -15,7 +15,8 @@ import trio
 from attrs import frozen
 
 from ...contracts.ahp.uris import id_in, parse_channel
-from ..client import AhpClient, ClientError, DispatchRefused, Envelope, Notification
+from ..client import AhpClient, DispatchRefused, Envelope, Notification
+from ..client_dial import ClientError
 from ..sessions.clock import now
 from ..sessions.parked import Parked, parked_in
 from .answers import Approval, Asking, NotAnAnswer, Questions
