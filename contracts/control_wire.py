@@ -22,8 +22,8 @@ CONTROL_SOCKET = "control.sock"
 #: A client's frame: an id or a token is all that it holds.
 MAX_CONTROL_REQUEST_BYTES = 64 * 1024
 
-#: A host's frame: the rows of a thousand workers, or a piece of a log.
-MAX_CONTROL_REPLY_BYTES = 4 * 1024 * 1024
+#: A host's frame: the rows of some thousand workers, or a piece of a log.
+MAX_CONTROL_REPLY_BYTES = 16 * 1024 * 1024
 
 #: What `host.logs` gives of the end of a log unless it is told otherwise, and at most.
 LOG_TAIL_BYTES = 64 * 1024

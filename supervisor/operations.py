@@ -45,6 +45,10 @@ MAX_LISTED = 10
 #: How many requests of a chat a row names.
 MAX_WAITS_NAMED = 3
 
+#: How much of an agent's own words an answer repeats, in characters: agents choose them.
+MAX_TEXT_CHARS = 200
+MAX_FAULT_CHARS = 1000
+
 
 class OperationRefused(Exception):
     """It cannot be done: a code of the control wire, and a sentence for a person."""
@@ -86,7 +90,7 @@ class Operations:
             uptime_s=trio.current_time() - around.started_s,
             memory_bytes=_own_memory_bytes(),
             agents=[
-                AgentStatus(name=agent.name, fault=agent.fault)
+                AgentStatus(name=agent.name, fault=_cut(agent.fault, MAX_FAULT_CHARS))
                 for agent in host.agents.by_name.values()
             ],
             sessions=len(host.sessions),
@@ -223,7 +227,7 @@ class Operations:
 
 def _row(chat: Chat, life: Conversation) -> WorkerRow:
     parked = parked_in(chat.state)
-    waits = "; ".join(one.waits_on for one in parked[:MAX_WAITS_NAMED])
+    waits = "; ".join(one.waits_on[:MAX_TEXT_CHARS] for one in parked[:MAX_WAITS_NAMED])
     if len(parked) > MAX_WAITS_NAMED:
         waits += f"; and {len(parked) - MAX_WAITS_NAMED} more"
     own = life is chat.conversation
@@ -231,12 +235,16 @@ def _row(chat: Chat, life: Conversation) -> WorkerRow:
         session=chat.session.id,
         chat=chat.id,
         agent=chat.session.agent,
-        title=chat.state["title"] or chat.session.channel.state["title"],
+        title=_cut(chat.state["title"] or chat.session.channel.state["title"]) or "",
         status=_status(chat, life) if own else "ending",
         age_s=trio.current_time() - life.started_s,
-        waits_on=waits if waits and own else None,
+        waits_on=_cut(waits) if waits and own else None,
         **_used(life.process),
     )
+
+
+def _cut(text: str | None, limit: int = MAX_TEXT_CHARS) -> str | None:
+    return text if text is None or len(text) <= limit else text[:limit] + "…"
 
 
 def _status(chat: Chat, life: Conversation) -> WorkerStatus:

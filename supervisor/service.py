@@ -3,8 +3,8 @@
 Starting: the state directory, the token, the port (all of it quick, so that bad
 input is told at once), then the keeper, the host, the listener, the control
 socket. Stopping, by a signal or `host.stop`: nobody new is let in, turns end as
-interrupted and clients hear of it, workers end, connections close, the keeper
-ends. The control socket goes last: who asked for the stop sees it through.
+interrupted and clients hear of it, workers end, connections and the control
+socket close, the keeper ends.
 """
 
 import signal
@@ -154,6 +154,11 @@ class _Stop:
         self.asked = trio.Event()
         self.hurried = trio.Event()
 
+    def ask(self) -> None:
+        """An operator asks for it."""
+        log.info("stopping", asked_by="host.stop")
+        self.asked.set()
+
     async def hear(self, signals: AsyncIterator[int]) -> None:
         """Takes signals as wishes, until cancelled."""
         async for number in signals:
@@ -213,7 +218,7 @@ class _Service:
             version=version,
             bounds=options.bounds,
             is_descendant=launcher.is_descendant,
-            stop=stop.asked.set,
+            stop=stop.ask,
         )
 
     async def run(self, task_status: trio.TaskStatus[Running]) -> None:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +17,8 @@ from typing import IO, Any
 
 import trio
 
-from ahpd.supervisor.client import open_client
+from ahpd.contracts.ahp.uris import ChannelName, parse_channel
+from ahpd.supervisor.client import AhpClient, open_client
 
 FIXTURE_AGENTS = Path(__file__).parent / "fixtures_agents"
 PROGRAM = str(Path(sys.executable).with_name("ahpd-supervisor"))
@@ -148,13 +149,40 @@ class CliHost:
     def create_session(self, id: str, agent: str = "operated") -> None:
         """Creates a session of this id and waits until it is ready."""
 
-        async def create() -> None:
-            async with open_client(self.ahp) as client:
-                await client.create_session(f"ahp-session:/{id}", provider=agent)
-                session = await client.subscribe(f"ahp-session:/{id}")
-                await client.until(lambda: session.state["lifecycle"] == "ready")
+        async def create(client: AhpClient) -> None:
+            await client.create_session(f"ahp-session:/{id}", provider=agent)
+            session = await client.subscribe(f"ahp-session:/{id}")
+            await client.until(lambda: session.state["lifecycle"] == "ready")
 
-        trio.run(create)
+        self._as_client(create)
+
+    def create_chat(self, session: str, id: str) -> None:
+        """Adds a chat of this id to a session."""
+
+        async def create(client: AhpClient) -> None:
+            params = {"channel": f"ahp-session:/{session}", "chat": f"ahp-chat:/{id}"}
+            await client.request("createChat", params)
+
+        self._as_client(create)
+
+    def chats(self, session: str) -> list[ChannelName]:
+        """The chats of a session."""
+        found: list[ChannelName] = []
+
+        async def look(client: AhpClient) -> None:
+            state = (await client.subscribe(f"ahp-session:/{session}")).state
+            names = [parse_channel(row["resource"]) for row in state["chats"]]
+            found.extend(name for name in names if name is not None)
+
+        self._as_client(look)
+        return found
+
+    def _as_client(self, act: Callable[[AhpClient], Awaitable[None]]) -> None:
+        async def connected() -> None:
+            async with open_client(self.ahp) as client:
+                await act(client)
+
+        trio.run(connected)
 
     def log(self) -> str:
         """What it logged so far."""

@@ -96,9 +96,15 @@ def new_session(host: CliHost, *lines: str) -> str:
     return str(made)
 
 
+def rows_of(host: CliHost, session: str) -> list[dict[str, Any]]:
+    """The session's workers, as `ps` shows them."""
+    return [row for row in host.rows() if row["session"] == session]
+
+
 def row_of(host: CliHost, session: str) -> dict[str, Any]:
-    """The session's worker, as `ps` shows it."""
-    return next(row for row in host.rows() if row["session"] == session)
+    """The worker of the session's default chat."""
+    (row,) = [row for row in rows_of(host, session) if row["chat"] == session]
+    return row
 
 
 def failure(frame: Any) -> tuple[str, str]:
@@ -264,6 +270,17 @@ def new_session_with_failure(host: CliHost) -> str:
     return str(made)
 
 
+def test_an_agents_words_are_cut_so_that_the_list_stays_a_list(host: CliHost) -> None:
+    host.create_session("loud")
+    with talking(host, "shout", id="loud"):
+        until(lambda: row_of(host, "loud")["status"] == "needs-you", "the agent to shout")
+        row = row_of(host, "loud")
+        assert row["title"].startswith("loud loud")
+        assert len(row["title"]) < 300
+        assert len(row["waits_on"]) < 300
+        host.run("kill", "loud")
+
+
 # -- ending -------------------------------------------------------------------------------
 
 
@@ -331,6 +348,41 @@ def test_a_restart_ends_the_process_and_keeps_the_thread(host: CliHost) -> None:
         after = row_of(host, session)["pid"]
         assert f"pid {after} after 3 turns" in said
         assert after != before
+
+
+def test_one_chat_of_a_session_is_ended_and_its_siblings_go_on(host: CliHost) -> None:
+    host.create_session("family")
+    host.create_chat("family", "family-second")
+    until(lambda: len(rows_of(host, "family")) == 2, "both workers")
+    kept = row_of(host, "family")["pid"]
+    with Peer(host).hello() as peer:
+        killed = peer.ask("host.kill", {"id": "family-second"})["result"]
+        assert killed == {"session": "family", "chat": "family-second", "processes": 1}
+        assert [row["pid"] for row in rows_of(host, "family")] == [kept]
+        assert "heard hello" in host.chat("hello", id="family").stdout
+        host.create_chat("family", "family-third")
+        until(lambda: len(rows_of(host, "family")) == 2, "both workers")
+        killed = peer.ask("host.kill", {"id": "family"})["result"]
+        assert killed == {"session": "family", "processes": 2}
+
+
+def test_a_subagents_chat_is_ended_by_asking_its_agent(host: CliHost) -> None:
+    host.create_session("parent")
+    with talking(host, "subagent", id="parent") as chat, Peer(host).hello() as peer:
+        assert chat.stdout is not None
+        until_said(chat.stdout, "opened")
+        (subagent,) = {one.id for one in host.chats("parent")} - {"parent"}
+        code, message = failure(peer.ask("host.restart", {"id": subagent}))
+        assert code == "unfit"
+        assert "is a subagent's and runs in the process of the chat parent" in message
+        killed = peer.ask("host.kill", {"id": subagent})["result"]
+        assert killed == {"session": "parent", "chat": subagent, "processes": 0}
+        assert row_of(host, "parent")["status"] == "running"
+        until(
+            lambda: "stopped " in peer.ask("host.logs", {"id": "parent"})["result"]["text"],
+            "the agent to hear of it",
+        )
+        host.run("kill", "parent")
 
 
 # -- logs ---------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ def on_one_line(text: str, max_cells: int | None = None) -> str:
     line = " ".join(printable(text).split())
     if max_cells is None or cells(line) <= max_cells:
         return line
+    line = line[: 4 * max_cells]
     while line and cells(line) >= max_cells:
         line = line[:-1]
     return line.rstrip() + "…"

@@ -15,11 +15,11 @@ class Session:
     def complete(self, turn_id: str) -> None:
         self.emit("chat", {"type": "chat/turnComplete", "turnId": turn_id, "duration": 1})
 
-    def park(self, turn_id: str, call_id: str) -> None:
+    def park(self, turn_id: str, call_id: str, asked: str = "Wait") -> None:
         of_call = {"turnId": turn_id, "toolCallId": call_id}
         start = {"type": "chat/toolCallStart", "toolName": "wait", "displayName": "Wait"}
         self.emit("chat", {**start, **of_call})
-        ready = {"type": "chat/toolCallReady", "invocationMessage": "Wait"}
+        ready = {"type": "chat/toolCallReady", "invocationMessage": asked}
         self.emit("chat", {**ready, **of_call})
 
     async def begin(self, turn_id: str, text: str) -> None:

@@ -5,7 +5,7 @@ import os
 import socket
 import subprocess
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
 import trio
 from fixture_base import Agent, Session
@@ -60,6 +60,20 @@ def create(state_dir: str = "") -> Agent:
                 case "ask":
                     self.ask(turn_id)
                     await trio.sleep_forever()
+                case "shout":
+                    title = {"type": "session/titleChanged", "title": "loud " * 500_000}
+                    self.emit("session", title)
+                    self.park(turn_id, f"{turn_id}-call", "loud " * 500_000)
+                    await trio.sleep_forever()
+                case "subagent":
+                    call = {"turnId": turn_id, "toolCallId": f"{turn_id}-sub"}
+                    start = {"type": "chat/toolCallStart", "toolName": "t", "displayName": "T"}
+                    self.emit("chat", {**start, **call})
+                    ready = {"type": "chat/toolCallReady", "invocationMessage": "Sub"}
+                    self.emit("chat", {**ready, **call, "confirmed": "not-needed"})
+                    self.start.subagent(call["toolCallId"], {"title": "Sub", "text": "go"})
+                    self.say(turn_id, "opened")
+                    await trio.sleep_forever()
                 case "fail":
                     raise LookupError("as it was told")
                 case _:
@@ -94,6 +108,10 @@ def create(state_dir: str = "") -> Agent:
             self.emit("chat", {"type": "chat/inputRequested", "request": request})
             self.asked = turn_id
 
+        def stop_worker(self, tool_call_id: str) -> bool:
+            print(f"stopped {tool_call_id}", file=sys.stderr, flush=True)
+            return True
+
         def answer(self, request_id: str, accepted: bool, answers: Any) -> bool:
             said = {
                 name: (
@@ -107,7 +125,12 @@ def create(state_dir: str = "") -> Agent:
             self.complete(self.asked)
             return True
 
-    return Agent(Operated)
+    class OperatedAgent(Agent):
+        provider = "operated"
+        display_name = "Operated"
+        capabilities: ClassVar[dict[str, Any]] = {"multipleChats": {}}
+
+    return OperatedAgent(Operated)
 
 
 def start_children(count: int) -> None:
