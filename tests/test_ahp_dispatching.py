@@ -425,6 +425,7 @@ async def test_queued_messages_begin_one_after_another_and_can_be_changed_meanwh
             await at.accepted({"type": "chat/queuedMessagesReordered", "order": ["q3", "none"]})
             await at.accepted(queued("q1", "q1 anew"))
             await at.accepted({"type": "chat/pendingMessageRemoved", "kind": "queued", "id": "q2"})
+            await at.until_needed()
             await at.accepted(answered("r1"))
             await at.client.until(lambda: len(at.client.states[at.chat]["turns"]) == 3)
             turns = at.client.states[at.chat]["turns"]
@@ -481,6 +482,7 @@ async def test_only_a_completed_turn_drains_the_queue_and_a_message_lifts_the_pa
                 script(["ask", {"id": "r1", "message": "?"}], ["wait", "r1"], ["raise", "no"]),
             )
             await at.accepted(queued("q2", "second"))
+            await at.until_needed()
             await at.accepted(answered("r1"))
             assert (await at.client.ended(at.chat, "t4"))["state"] == "error"
             await at.seen()
@@ -531,6 +533,7 @@ async def test_a_steering_message_is_taken_or_begins_the_next_turn(state_dir: Pa
             await at.called("steer", "s2", "leave")
             await at.accepted(queued("q1", "queued before"))
             assert at.client.states[at.chat]["steeringMessage"]["id"] == "s2"
+            await at.until_needed()
             await at.accepted(answered("r1"))
             await at.client.until(lambda: len(at.client.states[at.chat]["turns"]) == 3)
             texts = [turn["message"]["text"] for turn in at.client.states[at.chat]["turns"][1:]]
