@@ -38,7 +38,7 @@ from live_host import LiveHost, live_host
 
 Json = dict[str, Any]
 
-EXAMPLES = int(os.environ.get("AHPD_LAW_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("AHPD_LAW_EXAMPLES", "30"))
 SEED = int(os.environ.get("AHPD_LAW_SEED", random.randrange(2**32)))
 PHASES = [Phase.explicit, Phase.generate]
 if os.environ.get("AHPD_LAW_SHRINK"):
@@ -411,22 +411,36 @@ class Run:
         await witness.request("createSession", channel=uri, provider="scripted")
 
     async def do_crash(self, witness: Witness, op: Op) -> None:
-        """SIGKILL to a worker."""
-        workers = [
-            chat.conversation.process.pid
+        """SIGKILL to a worker: its turn ends by itself, or goes to the next worker."""
+        lives = [
+            (chat, chat.conversation)
             for chat in self.live.host.chats.values()
             if chat.conversation is not None and chat.conversation.process is not None
         ]
-        if workers:
-            try:
-                os.kill(workers[op.pick % len(workers)], signal.SIGKILL)
-            except ProcessLookupError:
-                pass  # It had just ended by itself.
+        if not lives:
+            return
+        chat, conversation = lives[op.pick % len(lives)]
+        process, turn_id, uri = conversation.process, chat.turn_id, chat.channel.uri
+        assert process is not None
+        try:
+            os.kill(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return  # It had just ended by itself.
+
+        def over() -> bool:
+            shown = witness.states.get(uri, {}).get("activeTurn", {}).get("id")
+            return shown != turn_id or chat.conversation not in (None, conversation)
+
+        if turn_id is not None:
+            await witness.until(over, what=f"the end of {turn_id}, whose worker was killed")
 
     async def do_tear(self, witness: Witness, op: Op) -> None:
         """Tears a client's connection; it comes back after a while with its last number."""
-        seat = self.seats[op.who]
+        seat, other = self.seats[op.who], self.witness(1 - op.who)
         await seat.cut()
+        title = {"type": "session/titleChanged", "title": f"Title {next(FRESH)}"}
+        await self.on_session(other, op, title)
+        await self.do_say(other, Op("say", 0, op.pick, "stream 3; activity busy", None))
         await trio.sleep(op.more)
         self.book.seen[await seat.come_back()] += 1
         await seat.witness.request("listSessions", then=seat.witness._hold_list_against)
