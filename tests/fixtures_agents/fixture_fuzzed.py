@@ -1,4 +1,4 @@
-"""The agent of the fuzzing: writes what it is told to on its frame descriptor, parks, or just talks.
+"""The agent of the fuzzing: writes what it is told to on its frames, parks, or just talks.
 
 A message is `say TEXT`, `park` (two approvals and a question, open until they
 are settled), or `write JSON`, a list of steps: `{"frame": …}` is written as one

@@ -1,0 +1,653 @@
+"""The fuzzing: a host in a process of its own, somebody who works beside it, and four strands.
+
+    fuzzing.py [--seed N] [--minutes M] [STRAND]…
+
+A strand is a strategy and what must hold of each of its examples. Of all of them:
+the host lives, its log has no traceback and no client sees one, its memory stays
+within `MEMORY_ROOM_BYTES`, and the neighbour's session streams on, its state equal
+to a fresh snapshot. `test_fuzz.py` runs the same for a few examples.
+"""
+
+import argparse
+import itertools
+import json
+import random
+import re
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from subprocess import PIPE
+from typing import Any
+from urllib.parse import urlsplit
+
+import hypothesis
+import trio
+from attrs import define, frozen
+from hypothesis import strategies as st
+from trio_websocket import ConnectionClosed, open_websocket_url
+
+import fuzz_inputs
+from ahp_client import AhpClient, connect, text_of
+from ahpd.contracts.ahp.action_shapes import TURN
+from ahpd.contracts.ahp.commands import DispatchAction
+from ahpd.contracts.ahp.uris import parse_channel
+from ahpd.contracts.json import JsonError, decode_json
+from ahpd.contracts.shapes import ShapeError, structure
+from fuzz_inputs import FUZZED, FUZZED_CHAT, NEIGHBOUR, NEIGHBOUR_CHAT
+from ws_raw import Closed, RawClient
+
+Json = dict[str, Any]
+
+HOST = Path(__file__).parent / "fuzz_host.py"
+
+#: How long anything may take, on a machine that is busy with other things.
+PATIENCE_S = 15.0
+
+#: What the host may grow by, and its peak beyond that: what is held for replay (8 MiB
+#: in `fuzz_host`) costs several times its JSON, and a frame may come to 1 MiB.
+MEMORY_ROOM_BYTES = 96 * 1024 * 1024
+
+#: With what the host may close a connection (RFC 6455, 7.4.1, and 4001: replaced).
+CLOSE_CODES = {1000, 1001, 1002, 1003, 1005, 1007, 1009, 1013, 4001}
+
+#: After so many examples the fuzzed session is made anew, so that it does not grow.
+EXAMPLES_A_SESSION = 40
+
+_TRACE = re.compile(r"Traceback|\.py\\?\", line \d|Exception Group")
+_NUMBERED = re.compile(r'"([tcr])([1-9])"')
+_FOLDER = re.compile(r"file:///([abc])")
+
+#: Folders that are there, for the names in the strategies.
+_FOLDERS = {"a": "file:///tmp", "b": "file:///usr", "c": "file:///etc"}
+
+#: What a worker says that cannot enter the folder which somebody moved its session to.
+_NO_FOLDER = "the working folder"
+
+
+class Neighbour:
+    """Somebody well-behaved: a session of `echo` that streams turn after turn."""
+
+    def __init__(self, client: AhpClient) -> None:
+        self.client = client
+        self.turns = 0
+        self.longest_gap_s = 0.0
+        self.failure: BaseException | None = None
+
+    async def open(self) -> None:
+        """Makes the session."""
+        await self.client.initialize(initialSubscriptions=["ahp-root://"])
+        await self.client.request("createSession", channel=NEIGHBOUR, provider="echo")
+        await self.client.subscribe(NEIGHBOUR)
+        await self.client.subscribe(NEIGHBOUR_CHAT)
+        await self.client.until(lambda: self.client.states[NEIGHBOUR]["lifecycle"] == "ready")
+
+    async def talk(self) -> None:
+        """Says something, hears it word by word, and holds the state against a snapshot."""
+        try:
+            while True:
+                turn_id = f"turn-{self.turns}"
+                said = " ".join(f"{turn_id}:{number}" for number in range(20))
+                turn = await self.client.say(NEIGHBOUR_CHAT, turn_id, said)
+                assert turn["state"] == "complete", turn
+                assert text_of(turn) == said
+                held = self.client.states[NEIGHBOUR_CHAT]
+                assert held == await self.client.snapshot(NEIGHBOUR_CHAT)
+                assert _TRACE.search(json.dumps(self.client.notifications)) is None
+                self.client.notifications.clear()
+                self.client.envelopes.clear()
+                self.turns += 1
+                if self.turns % 50 == 0:
+                    await self.client.act(NEIGHBOUR_CHAT, {"type": "chat/truncated"})
+        except Exception as failure:
+            self.failure = failure
+
+    async def measure(self) -> None:
+        """The longest that the host kept it waiting for an answer."""
+        while True:
+            began_s = trio.current_time()
+            await self.client.request("ping")
+            self.longest_gap_s = max(self.longest_gap_s, trio.current_time() - began_s)
+            await trio.sleep(0.02)
+
+
+@define(eq=False)
+class FuzzedHost:
+    """A host that is fuzzed, from the outside. Made by `fuzzed_host`."""
+
+    url: str
+    pid: int
+    log: Path
+    process: trio.Process
+    neighbour: Neighbour
+    observer: AhpClient
+    base_bytes: int = 0
+    examples: int = 0
+    _read: int = 0
+    _made: int = 0
+    _loop: trio.lowlevel.TrioToken | None = None
+
+    def run(self, check: "Check", given: Any) -> None:
+        """Holds one example against its strand's law and everybody's, from any thread."""
+        trio.from_thread.run(self._one, check, given, trio_token=self._loop)
+
+    async def _one(self, check: "Check", given: Any) -> None:
+        self.examples += 1
+        try:
+            with trio.fail_after(4 * PATIENCE_S):
+                await check(self, given)
+                self.holds()
+        except BaseException:
+            # Whatever became of its session, the next example gets another.
+            self._made = EXAMPLES_A_SESSION
+            raise
+
+    def holds(self) -> None:
+        """What must hold after every example."""
+        assert self.process.poll() is None, f"the host died: {self.log.read_text()[-4000:]}"
+        said = self.log.read_text(errors="replace")
+        fresh, self._read = said[self._read :], len(said)
+        assert _TRACE.search(fresh) is None, f"the host logged a fault of its own: {fresh[-6000:]}"
+        if self.neighbour.failure is not None:
+            raise self.neighbour.failure
+        assert self.observer.closed is None, self.observer.closed
+        grown = self.memory()["VmRSS"] - self.base_bytes
+        assert grown < MEMORY_ROOM_BYTES, f"the host grew by {grown} bytes"
+
+    def neighbour_works_on(self, turns: int) -> None:
+        """Waits until the neighbour has finished a turn after so many."""
+
+        async def wait() -> None:
+            with trio.fail_after(PATIENCE_S):
+                # The neighbour's own count: no event announces it.
+                while self.neighbour.turns <= turns:
+                    self.holds()
+                    await trio.sleep(0.02)
+
+        trio.from_thread.run(wait, trio_token=self._loop)
+
+    def memory(self) -> dict[str, int]:
+        """What the host's process holds now (`VmRSS`) and held at most (`VmHWM`), in bytes."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        rows = (line.split() for line in status.splitlines() if line.startswith("Vm"))
+        return {name.rstrip(":"): int(kib) * 1024 for name, kib, *_ in rows}
+
+    # -- the session that is open to everybody ------------------------------------------
+
+    async def session(self) -> None:
+        """Makes the fuzzed session, unless it is there and young."""
+        state = self.observer.states.get(FUZZED)
+        self._made += 1
+        there = [row["resource"] for row in (await self.observer.request("listSessions"))["items"]]
+        for made in there:
+            if made not in (NEIGHBOUR, FUZZED):
+                await self.observer.request("disposeSession", channel=made)
+        ready = state is not None and state["lifecycle"] == "ready"
+        if FUZZED in there and ready and self._made < EXAMPLES_A_SESSION:
+            return
+        if FUZZED in there:
+            await self.observer.request("disposeSession", channel=FUZZED)
+        self._made = 0
+        self.observer.states.pop(FUZZED, None)
+        self.observer.envelopes.clear()
+        self.observer.notifications.clear()
+        await self.observer.request("createSession", channel=FUZZED, provider="fuzzed")
+        await self.observer.subscribe(FUZZED)
+        await self.observer.subscribe(FUZZED_CHAT)
+        await self.observer.until(lambda: self.observer.states[FUZZED]["lifecycle"] == "ready")
+
+    async def settled(self) -> None:
+        """Ends whatever runs in the fuzzed chat, and holds its state against a fresh snapshot."""
+        observer = self.observer
+        if FUZZED not in await self._listed():
+            return
+        for _ in range(30):
+            running = observer.states[FUZZED_CHAT].get("activeTurn")
+            if running is None:
+                break
+            cancel = {"type": "chat/turnCancelled", "turnId": running["id"], "duration": 0}
+            await observer.act(FUZZED_CHAT, cancel)
+        fresh = await observer.snapshot(FUZZED_CHAT)
+        assert observer.states[FUZZED_CHAT] == fresh
+        assert "activeTurn" not in fresh
+        session = await observer.snapshot(FUZZED)
+        assert {**observer.states[FUZZED], "status": 0} == {**session, "status": 0}
+        assert not session.get("inputNeeded"), session["inputNeeded"]
+        for turn in fresh["turns"]:
+            wrong = TURN(turn, "turn")
+            assert wrong is None, (wrong, turn)
+
+    async def _listed(self) -> list[str]:
+        return [row["resource"] for row in (await self.observer.request("listSessions"))["items"]]
+
+
+Check = Callable[[FuzzedHost, Any], Coroutine[Any, Any, None]]
+
+
+# -- strand: handshakes and frames --------------------------------------------------------
+
+
+async def any_bytes(host: FuzzedHost, pieces: list[bytes]) -> None:
+    """Bytes on a fresh connection: it is answered, refused or closed, in bounded time."""
+    async with await RawClient.connect(_port(host)) as client:
+        await _send_all(client, pieces)
+        await client.stream.send_eof()
+        said = await client.rest()
+    assert _TRACE.search(said.decode("latin-1")) is None, said
+
+
+async def any_frames(host: FuzzedHost, pieces: list[bytes]) -> None:
+    """Frames after a good handshake: whatever ends it is told by a documented code, or a reset."""
+    target = "/?" + urlsplit(host.url).query
+    async with await RawClient.open(_port(host), target) as client:
+        await _send_all(client, pieces)
+        try:
+            await client.stream.send_eof()
+            while True:
+                text = await client.receive_text()
+                assert _TRACE.search(text) is None, text
+        except trio.BrokenResourceError:
+            pass
+        except Closed as closed:
+            assert closed.code is None or closed.code in CLOSE_CODES, closed
+
+
+async def _send_all(client: RawClient, pieces: list[bytes]) -> None:
+    with trio.move_on_after(PATIENCE_S):
+        try:
+            for piece in pieces:
+                await client.send(piece)
+        except trio.BrokenResourceError:
+            pass
+
+
+def _port(host: FuzzedHost) -> int:
+    port = urlsplit(host.url).port
+    assert port is not None
+    return port
+
+
+# -- strand: messages ---------------------------------------------------------------------
+
+
+class Answers:
+    """What was asked on one connection, and what came back."""
+
+    def __init__(self, client_id: str) -> None:
+        self.client_id = client_id
+        self.owed: Counter[str] = Counter()
+        self.owed_envelopes: Counter[int] = Counter()
+        self.allowed_envelopes: Counter[int] = Counter()
+        self.allowed: Counter[str] = Counter()
+        self.got: Counter[str] = Counter()
+        self.got_envelopes: Counter[int] = Counter()
+        self.initialized = False
+        self.disposes = False
+
+    def asked(self, text: str) -> None:
+        """Counts what this message is to be answered by."""
+        self.disposes = self.disposes or "dispose" in text
+        try:
+            value = decode_json(text)
+        except JsonError:
+            self.allowed["null"] += 1
+            return
+        ident = value.get("id") if isinstance(value, dict) else None
+        usable = isinstance(ident, (int, float, str)) and not isinstance(ident, bool)
+        name = json.dumps(ident) if usable else "null"
+        self.allowed[name] += 1
+        if not isinstance(value, dict) or value.get("jsonrpc") != "2.0":
+            return
+        method = value.get("method")
+        if usable and isinstance(method, str) and method:
+            self.owed[name] += 1
+        if "id" not in value and method == "dispatchAction" and self.initialized:
+            # One on a channel that may be there is allowed an envelope, one that is there gets it.
+            try:
+                dispatch = structure(value.get("params") or {}, DispatchAction)
+            except ShapeError:
+                return
+            channel = parse_channel(dispatch.channel)
+            if channel is None:
+                return
+            self.allowed_envelopes[dispatch.client_seq] += 1
+            # After somebody disposed of it there is silence.
+            if channel.id in ("fuzzed", "") and not self.disposes:
+                self.owed_envelopes[dispatch.client_seq] += 1
+
+    def heard(self, text: str) -> None:
+        """Counts what this message answers."""
+        assert _TRACE.search(text) is None, text
+        message = json.loads(text)
+        if "method" not in message:
+            self.got[json.dumps(message["id"])] += 1
+            code = message.get("error", {}).get("code")
+            assert code != -32603, message
+        elif message["method"] == "action":
+            origin = message["params"].get("origin") or {}
+            if origin.get("clientId") == self.client_id:
+                self.got_envelopes[origin["clientSeq"]] += 1
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that is owed has come."""
+        return not self.missing
+
+    @property
+    def missing(self) -> list[Any]:
+        """The ids of requests and the numbers of actions that are not answered."""
+        return [*(self.owed - self.got), *(self.owed_envelopes - self.got_envelopes)]
+
+    def right(self) -> None:
+        """Nothing was answered twice, and nothing that was not asked."""
+        more = [*(self.got - self.allowed), *(self.got_envelopes - self.allowed_envelopes)]
+        assert not more, f"answered and not asked: {more}"
+
+
+async def any_messages(host: FuzzedHost, given: tuple[bool, list[str]]) -> None:
+    """Messages, most of them nearly right: each request is answered once, or the line is closed.
+
+    They find a chat with a running turn in which two approvals and a question wait.
+    """
+    initialized, messages = given
+    await host.session()
+    number = host.examples
+    turn_id = f"t1-{number}"
+    observer = host.observer
+    await observer.start_turn(FUZZED_CHAT, turn_id, "park")
+    await observer.until(
+        lambda: (
+            len(observer.states[FUZZED].get("inputNeeded", ())) == 3
+            or "activeTurn" not in observer.states[FUZZED_CHAT]
+        ),
+        what="what is parked",
+        within_s=PATIENCE_S,
+    )
+    if "activeTurn" not in observer.states[FUZZED_CHAT]:
+        # A client moved the session to a folder that is not there.
+        assert _NO_FOLDER in str(observer.states[FUZZED_CHAT]["turns"][-1])
+        await observer.request("disposeSession", channel=FUZZED)
+        return
+    messages = [_named(message, number) for message in messages]
+    answers = Answers(f"fuzz-{number}")
+    async with open_websocket_url(host.url) as socket, trio.open_nursery() as nursery:
+        if initialized:
+            first = {"protocolVersions": ["1.0.0"], "clientId": answers.client_id}
+            hello = {"jsonrpc": "2.0", "id": "first", "method": "initialize", "params": first}
+            messages.insert(0, json.dumps(hello))
+        messages.append('{"jsonrpc":"2.0","id":"last","method":"ping"}')
+        changed = trio.Event()
+        closed = False
+
+        async def read() -> None:
+            nonlocal changed, closed
+            try:
+                while True:
+                    answers.heard(await socket.get_message())
+                    changed.set()
+                    changed = trio.Event()
+            except ConnectionClosed:
+                assert socket.closed is not None
+                assert int(socket.closed.code) in CLOSE_CODES, socket.closed
+                closed = True
+                changed.set()
+
+        nursery.start_soon(read)
+        for message in messages:
+            answers.asked(message)
+            answers.initialized = initialized
+            try:
+                await socket.send_message(message)
+            except ConnectionClosed:
+                break
+        with trio.move_on_after(PATIENCE_S):
+            while not (answers.complete or closed):
+                waiting = changed
+                await waiting.wait()
+        assert closed or answers.complete, f"not answered: {answers.missing}"
+        nursery.cancel_scope.cancel()
+    answers.right()
+    await host.settled()
+
+
+def _named(text: str, number: int) -> str:
+    """Ids of an example's own in the place of the strategies', and folders that are there."""
+    text = _NUMBERED.sub(rf'"\1\2-{number}"', text)
+    return _FOLDER.sub(lambda found: _FOLDERS[found[1]], text)
+
+
+# -- strand: a worker's words -------------------------------------------------------------
+
+
+async def any_words(host: FuzzedHost, written: list[Json]) -> None:
+    """What a worker writes: the chat ends in a state that reduces, and its next turn works."""
+    await host.session()
+    number = host.examples
+    observer = host.observer
+    said = _named(json.dumps(written), number)
+    turn_id = f"t1-{number}"
+    await observer.start_turn(FUZZED_CHAT, turn_id, f"write {said}")
+    if written[-1]["then"] != "sleep":
+        await observer.until(
+            lambda: observer.states[FUZZED_CHAT].get("activeTurn", {}).get("id") != turn_id,
+            what="the end of the turn",
+        )
+    else:
+        await trio.sleep(random.random() / 50)
+    await host.settled()
+    for attempt in itertools.count():
+        # A turn of the agent's own may come late; then it is its turn that has to end.
+        good = f"after-{number}-{attempt}"
+        echo = await observer.start_turn(FUZZED_CHAT, good, "say well")
+        if "rejectionReason" not in echo:
+            break
+        assert attempt < 5, echo
+        await host.settled()
+    turn = await observer.ended(FUZZED_CHAT, good)
+    if _NO_FOLDER in str(turn["responseParts"]):
+        # Its agent moved the session to a folder that is not there: said, and its own affair.
+        await observer.request("disposeSession", channel=FUZZED)
+        return
+    assert (turn["state"], text_of(turn)) == ("complete", "well"), turn
+    await host.settled()
+
+
+# -- running ------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class Strand:
+    """A strategy, and what must hold of each of its examples."""
+
+    given: Callable[[str, int, float], st.SearchStrategy[Any]]
+    """Of the host's URL, a seed, and how much of the variety is wanted."""
+    check: Check
+
+
+STRANDS: Mapping[str, Strand] = {
+    "bytes": Strand(
+        given=lambda url, seed, share: st.one_of(
+            st.lists(fuzz_inputs.BYTES, max_size=4),
+            fuzz_inputs.handshakes(urlsplit(url).query.partition("=")[2]),
+        ),
+        check=any_bytes,
+    ),
+    "frames": Strand(given=lambda url, seed, share: fuzz_inputs.FRAMES, check=any_frames),
+    "messages": Strand(
+        given=lambda url, seed, share: st.tuples(
+            st.sampled_from([True] * 7 + [False]), fuzz_inputs.messages(seed, share)
+        ),
+        check=any_messages,
+    ),
+    "worker": Strand(
+        given=lambda url, seed, share: fuzz_inputs.written(seed, share), check=any_words
+    ),
+}
+
+
+@contextmanager
+def fuzzed_host(state_dir: Path) -> Iterator[FuzzedHost]:
+    """A running host, with its neighbour at work. What talks to it runs in a thread."""
+    ready, over = threading.Event(), trio.Event()
+    told: list[FuzzedHost | BaseException] = []
+
+    async def main() -> None:
+        async with _started(state_dir) as host:
+            host._loop = trio.lowlevel.current_trio_token()
+            told.append(host)
+            ready.set()
+            await over.wait()
+
+    def run() -> None:
+        try:
+            trio.run(main)
+        except BaseException as failure:
+            told.append(failure)
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=run, name="fuzzing")
+    thread.start()
+    ready.wait()
+    host = told[0]
+    if isinstance(host, BaseException):
+        raise host
+    try:
+        yield host
+    finally:
+        if thread.is_alive() and host._loop is not None:
+            host._loop.run_sync_soon(over.set)
+        thread.join()
+    failures = [failure for failure in told if isinstance(failure, BaseException)]
+    if failures:
+        raise failures[0]
+
+
+@asynccontextmanager
+async def _started(state_dir: Path) -> AsyncIterator[FuzzedHost]:
+    log = state_dir / "host.log"
+    with log.open("wb") as stderr:
+        command = [sys.executable, str(HOST), str(state_dir)]
+        process = await trio.lowlevel.open_process(command, stdin=PIPE, stdout=PIPE, stderr=stderr)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with trio.fail_after(PATIENCE_S):
+        line = await process.stdout.receive_some(4096)
+    told = json.loads(line)
+    try:
+        async with (
+            connect(told["url"], "neighbour") as client,
+            connect(told["url"], "observer") as observer,
+            trio.open_nursery() as nursery,
+        ):
+            neighbour = Neighbour(client)
+            await neighbour.open()
+            await observer.initialize(initialSubscriptions=["ahp-root://"])
+            host = FuzzedHost(
+                url=told["url"],
+                pid=told["pid"],
+                log=log,
+                process=process,
+                neighbour=neighbour,
+                observer=observer,
+            )
+            nursery.start_soon(neighbour.talk)
+            nursery.start_soon(neighbour.measure)
+            await host.session()
+            host.base_bytes = host.memory()["VmRSS"]
+            yield host
+            nursery.cancel_scope.cancel()
+    finally:
+        with trio.CancelScope(shield=True):
+            await process.stdin.aclose()
+            with trio.move_on_after(PATIENCE_S):
+                await process.wait()
+            if process.poll() is None:
+                process.kill()
+                await process.wait()
+    assert process.returncode == 0, f"exit {process.returncode}: {log.read_text()[-4000:]}"
+
+
+def fuzz(
+    host: FuzzedHost, name: str, *, examples: int, seed: int, within_s: float = float("inf")
+) -> None:
+    """Runs so many examples of a strand, fewer when the time is over before.
+
+    Raises what hypothesis made of the first that failed.
+    """
+    strand = STRANDS[name]
+    examples_of = strand.given(host.url, seed, min(1.0, examples / 100))
+    until_s = time.monotonic() + within_s
+    failed = False
+
+    @hypothesis.settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+        print_blob=False,
+    )
+    @hypothesis.seed(seed)
+    @hypothesis.given(examples_of)
+    def holds(given: Any) -> None:
+        nonlocal failed
+        if failed or time.monotonic() < until_s:
+            try:
+                host.run(strand.check, given)
+            except BaseException:
+                failed = True
+                raise
+
+    holds()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/fuzz", description="Fuzzes a real host.")
+    parser.add_argument("--seed", type=int, help="of the examples; printed in any case")
+    parser.add_argument("--minutes", type=float, default=5.0, help="how long (default 5)")
+    parser.add_argument("--examples", type=int, default=100, help="of a strand in a round")
+    parser.add_argument("strand", nargs="*", metavar="STRAND", help=f"of {', '.join(STRANDS)}")
+    options = parser.parse_args()
+    unknown = [name for name in options.strand if name not in STRANDS]
+    if unknown:
+        parser.error(f"there is no strand {unknown[0]}; there are {', '.join(STRANDS)}")
+    seed = options.seed if options.seed is not None else random.randrange(2**32)
+    print(f"seed {seed}", flush=True)
+    until_s = time.monotonic() + options.minutes * 60
+    with tempfile.TemporaryDirectory(prefix="ahpd-", dir="/tmp") as folder:
+        try:
+            with fuzzed_host(Path(folder)) as host:
+                for number in itertools.count():
+                    for name in options.strand or STRANDS:
+                        if time.monotonic() > until_s:
+                            return _report(host)
+                        fuzz(host, name, examples=options.examples, seed=seed + number)
+                        print(f"round {number}, {name}: {_figures(host)}", flush=True)
+        except BaseException as failure:
+            if isinstance(failure, KeyboardInterrupt):
+                return 130
+            print(f"scripts/fuzz: failed with --seed {seed}", file=sys.stderr)
+            raise
+    raise AssertionError
+
+
+def _figures(host: FuzzedHost) -> str:
+    memory = {name: size // 1024**2 for name, size in host.memory().items()}
+    return (
+        f"{host.examples} examples, {memory['VmRSS']} MiB (at most {memory['VmHWM']}), "
+        f"the neighbour had {host.neighbour.turns} turns and "
+        f"waited {host.neighbour.longest_gap_s * 1000:.0f} ms at most"
+    )
+
+
+def _report(host: FuzzedHost) -> int:
+    print(f"the host lived: {_figures(host)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
