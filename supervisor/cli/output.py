@@ -33,7 +33,7 @@ def on_one_line(text: str, max_cells: int | None = None) -> str:
 
 def as_json(value: Any) -> str:
     """`value` as JSON on one line. A terminal is not driven by it either: ASCII alone."""
-    return json.dumps(value)
+    return json.dumps(value, separators=(",", ":"))
 
 
 def give_up_stdout() -> None:
