@@ -269,7 +269,9 @@ def test_law_a_settling_or_an_ending_that_is_let_through_changes_the_chat(
     action: Json, state: Json, client: str
 ) -> None:
     """A request is settled, and a turn ended, by accepted actions that the reducer takes too."""
-    if check_action(action) is not None or refusal(state, action, client) is not None:
+    if not client_may_dispatch(action["type"]) or check_action(action) is not None:
+        return
+    if refusal(state, action, client) is not None:
         return
     must_change = {
         "chat/turnStarted",
