@@ -2,7 +2,9 @@
 
 msgspec does the work. It refuses lone surrogates, which agents and clients do
 send, so a failed text is tried once more with the standard library, which is
-then held to what JSON means: no byte order mark, no NaN, no infinities.
+then held to what JSON means: no byte order mark, no NaN, no infinities. A number
+that no double reaches is an infinity to whoever reads it, with a fraction or
+without, and is refused like one.
 """
 
 import json
@@ -17,6 +19,12 @@ import msgspec
 MAX_NESTING = 128
 
 
+#: The largest double, written out, has so many digits before its point.
+_DIGITS_OF_A_DOUBLE = 309
+_TOO_MANY_DIGITS = b"0" * _DIGITS_OF_A_DOUBLE
+_DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
+
+
 class JsonError(ValueError):
     """The bytes are not JSON as our wires accept it; the message says why."""
 
@@ -28,8 +36,8 @@ def decode_json(data: bytes | bytearray | memoryview | str) -> Any:
         data: UTF-8 bytes, or text already decoded.
 
     Raises:
-        JsonError: not UTF-8, not JSON, NaN or an infinite number, or nested
-            deeper than `MAX_NESTING`.
+        JsonError: not UTF-8, not JSON, NaN, a number larger than any double, or
+            nested deeper than `MAX_NESTING`.
     """
     try:
         value = msgspec.json.decode(data)
@@ -37,7 +45,9 @@ def decode_json(data: bytes | bytearray | memoryview | str) -> Any:
         value = _decode_with_surrogates(data, error)
     except (UnicodeError, RecursionError) as error:
         raise JsonError(f"not JSON: {error}") from None
-    if _nests_deeper_than(value, MAX_NESTING):
+    if _has_long_digits(data) and _holds_no_number(value):
+        raise JsonError("not JSON: a number is out of range")
+    if _has_brackets_for(data, MAX_NESTING) and _nests_deeper_than(value, MAX_NESTING):
         raise JsonError(f"nested deeper than {MAX_NESTING} levels")
     return value
 
@@ -47,7 +57,8 @@ def encode_json(value: Any) -> bytes:
 
     Raises:
         JsonError: the value holds what JSON cannot say (an infinite number,
-            NaN, a key that is no string, an object of some class).
+            NaN, one that no double reaches, a key that is no string, an object
+            of some class).
     """
     try:
         try:
@@ -55,7 +66,7 @@ def encode_json(value: Any) -> bytes:
         except UnicodeEncodeError:
             data = msgspec.json.encode(mend_surrogates(value))
         # msgspec writes NaN and infinities as null: where a null stands, look again.
-        if b"null" in data and _holds_no_number(value):
+        if (b"null" in data or _has_long_digits(data)) and _holds_no_number(value):
             raise JsonError("NaN and infinite numbers cannot be said in JSON")
         return data
     except JsonError:
@@ -103,14 +114,33 @@ def _finite(text: str) -> float:
     return number
 
 
+def _has_long_digits(data: bytes | bytearray | memoryview | str) -> bool:
+    """Whether so many digits stand in a row that they may be a number no double reaches."""
+    if len(data) < _DIGITS_OF_A_DOUBLE:
+        return False
+    said = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
+    return _TOO_MANY_DIGITS in said.translate(_DIGITS_ALIKE)
+
+
 def _holds_no_number(value: Any) -> bool:
-    if isinstance(value, float):
-        return not math.isfinite(value)
+    if isinstance(value, (int, float)):
+        try:
+            return not math.isfinite(value)
+        except OverflowError:
+            return True
     if isinstance(value, dict):
         return any(_holds_no_number(item) for item in value.values())
     if isinstance(value, (list, tuple)):
         return any(_holds_no_number(item) for item in value)
     return False
+
+
+def _has_brackets_for(data: bytes | bytearray | memoryview | str, levels: int) -> bool:
+    """Whether there are enough opening brackets for more than so many levels."""
+    if isinstance(data, str):
+        return data.count("{") + data.count("[") > levels
+    said = bytes(data)
+    return said.count(b"{") + said.count(b"[") > levels
 
 
 def _nests_deeper_than(value: Any, limit: int) -> bool:

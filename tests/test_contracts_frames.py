@@ -1,6 +1,7 @@
 """JSON and the frames made of it: nothing received raises, everything sent reads back the same."""
 
 import json
+import sys
 import math
 from itertools import pairwise
 from typing import Any
@@ -103,6 +104,9 @@ def test_encoding_gives_json_or_a_json_error(value: Any) -> None:
         b"[Infinity]",
         b"[-Infinity]",
         b"1e999",
+        b"1" + b"0" * 400,
+        b'{"a": [-1' + b"0" * 309 + b"]}",
+        b'["\\ud800", 1' + b"0" * 400 + b"]",
         b'["\\ud800", NaN]',
         b'["\\ud800", 1e999]',
         b'\xef\xbb\xbf"x"',
@@ -117,6 +121,16 @@ def test_encoding_gives_json_or_a_json_error(value: Any) -> None:
 def test_what_is_not_json_is_refused(data: bytes) -> None:
     with pytest.raises(JsonError):
         decode_json(data)
+
+
+def test_a_number_is_taken_up_to_what_a_double_reaches() -> None:
+    largest = str(int(sys.float_info.max))
+    assert decode_json(largest) == int(largest)
+    assert encode_json(int(largest)) == largest.encode()
+    with pytest.raises(JsonError):
+        encode_json(10 * int(largest))
+    digits = "7" * 1000
+    assert decode_json(f'["{digits}", 0.{digits}]') == [digits, float(f"0.{digits}")]
 
 
 def test_nesting_is_taken_up_to_its_bound() -> None:

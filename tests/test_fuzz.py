@@ -3,11 +3,22 @@
 What the fuzzing found, each in its smallest form, stands below as a test of its own.
 """
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+import trio
 
+from ahp_client import AhpClient, text_of
+from ahpd.supervisor.sessions import emissions
 from fuzzing import STRANDS, FuzzedHost, fuzz, fuzzed_host
+from live_host import live_host
+
+Json = dict[str, Any]
+
+FUZZED = {"fuzzed": "fixture_fuzzed:create"}
 
 #: Examples of each strand, and how long they may take on a machine that is busy: a worker
 #: dies in most of its own, so that they are dear.
@@ -30,3 +41,46 @@ def test_whatever_comes_the_host_lives_and_its_neighbour_works_on(
     turns = host.neighbour.turns
     fuzz(host, strand, examples=EXAMPLES[strand], seed=SEED, within_s=WITHIN_S)
     host.neighbour_works_on(turns)
+
+
+# -- what it found ------------------------------------------------------------------------
+
+
+async def written(client: AhpClient, chat: str, turn_id: str, *frames: Json) -> Json:
+    """A turn in which the worker writes these frames; the ended turn."""
+    steps = [*({"frame": frame} for frame in frames), {"then": "sleep"}]
+    return await client.say(chat, turn_id, f"write {json.dumps(steps)}")
+
+
+def emitted(action: Json) -> Json:
+    payload = {"channel": "chat", "action": action}
+    return {"type": "event", "event": "agent.emit", "payload": payload}
+
+
+async def test_a_number_that_no_double_reaches_ends_its_worker_and_not_the_host(
+    state_dir: Path,
+) -> None:
+    with trio.fail_after(60):
+        async with live_host(state_dir, FUZZED) as live:
+            client = await live.client()
+            _, chat = await live.session(client, "fuzzed")
+            ending = {"type": "chat/turnComplete", "turnId": "t1", "duration": 10**400}
+            turn = await written(client, chat, "t1", emitted(ending))
+            assert "not JSON: a number is out of range" in str(turn["responseParts"])
+            assert text_of(await client.say(chat, "t2", "say well")) == "well"
+
+
+async def test_a_fault_of_ours_in_taking_a_workers_words_ends_that_worker_and_not_the_host(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with trio.fail_after(60):
+        async with live_host(state_dir, FUZZED) as live:
+            client = await live.client()
+            _, chat = await live.session(client, "fuzzed")
+            with monkeypatch.context() as broken:
+                broken.setattr(emissions, "judge_chat_action", lambda *given: 1 / 0)
+                turn = await client.say(chat, "t1", "say well")
+            assert turn["state"] == "error"
+            assert "the host failed on its words" in str(turn["responseParts"])
+            assert "ZeroDivisionError" not in str(client.envelopes)
+            assert text_of(await client.say(chat, "t2", "say well")) == "well"

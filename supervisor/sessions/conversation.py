@@ -125,6 +125,12 @@ class Conversation:
         how = "ended"
         try:
             how = await self._live(process)
+        except* Exception:
+            # Whatever of ours fails on a worker's words ends this worker, and not the host.
+            structlog.get_logger().exception(
+                "the host failed on a worker's words", chat=self._plan.create.chat_id
+            )
+            self._cause = self._cause or "was given up: the host failed on its words, see its log"
         finally:
             self.ready = False
             self._ready_or_ended.set()
