@@ -323,6 +323,11 @@ class CatalogueWorker:
         self.process = process
         try:
             await self._live(process)
+        except* Exception:
+            # Whatever of ours fails on a worker's words ends this worker, and not the host.
+            log = structlog.get_logger()
+            log.exception("the host failed on a worker's words", worker=self._spec.label)
+            self._fault = self._fault or "The host failed on what the agent said; see its log."
         finally:
             self.over = True
             self._loaded_or_over.set()

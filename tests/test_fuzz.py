@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from ahp_client import AhpClient, text_of
-from ahpd.supervisor.sessions import emissions
+from ahpd.supervisor.sessions import chat_actions, emissions
 from fuzzing import STRANDS, FuzzedHost, fuzz, fuzzed_host
 from live_host import live_host
 
@@ -84,3 +84,24 @@ async def test_a_fault_of_ours_in_taking_a_workers_words_ends_that_worker_and_no
             assert "the host failed on its words" in str(turn["responseParts"])
             assert "ZeroDivisionError" not in str(client.envelopes)
             assert text_of(await client.say(chat, "t2", "say well")) == "well"
+
+
+async def test_a_fault_of_ours_in_taking_an_action_refuses_it_and_nothing_else(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft = {"type": "chat/draftChanged", "draft": {"text": "d", "origin": {"kind": "user"}}}
+    folder = {"type": "chat/workingDirectorySet", "directory": "file:///tmp"}
+    with trio.fail_after(60):
+        async with live_host(state_dir, FUZZED) as live:
+            client = await live.client()
+            _, chat = await live.session(client, "fuzzed")
+            with monkeypatch.context() as broken:
+                broken.setattr(chat_actions, "refusal", lambda *given: 1 / 0)
+                broken.setattr(chat_actions, "SetWorkingDirectories", lambda **given: 1 / 0)
+                echo = await client.act(chat, draft)
+                assert echo["rejectionReason"] == "the host failed; see its log"
+                broken.setattr(chat_actions, "refusal", lambda *given: None)
+                echo = await client.act(chat, folder)
+                assert echo["rejectionReason"] == "the host failed; see its log"
+            assert "rejectionReason" not in await client.act(chat, draft)
+            assert "rejectionReason" not in await client.act(chat, folder)

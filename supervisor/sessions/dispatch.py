@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import structlog
 import trio
 from attrs import define, field
 
@@ -133,7 +134,11 @@ class DispatchLine:
         if dispatched.unfit is not None:
             dispatched.refuse(dispatched.unfit)
             return
-        question = self._take(dispatched)
+        try:
+            question = self._take(dispatched)
+        except Exception:
+            _failed(dispatched)
+            return
         if question is not None:
             self._asking = dispatched
             self._nursery.start_soon(self._ask, dispatched, question)
@@ -142,8 +147,20 @@ class DispatchLine:
         # Overtaken before it began, it is not asked: the agent would change what nobody applies.
         # Later the question looks itself.
         if not dispatched.answered:
-            await question()
+            try:
+                await question()
+            except Exception:
+                _failed(dispatched)
         if self._asking is dispatched:
             self._asking = None
             while self._waiting and self._asking is None:
                 self._start(self._waiting.popleft())
+
+
+def _failed(dispatched: Dispatched) -> None:
+    # Whatever of ours fails on a client's action: logged whole, told in one sentence. It
+    # must not end the line of its channel, nor, from a task of the host's, the host.
+    action, client = dispatched.action.get("type"), dispatched.seat.client_id
+    structlog.get_logger().exception("action failed", action=action, client=client)
+    if not dispatched.answered:
+        dispatched.refuse("the host failed; see its log")
