@@ -380,6 +380,19 @@ async def test_a_worker_that_dies_ends_the_turn_and_says_how(state_dir: Path) ->
         assert "activeTurn" not in it.state, "and paused"
 
 
+async def test_a_dead_worker_does_nothing_any_more(state_dir: Path) -> None:
+    async with scene(state_dir) as it:
+        turn = await it.one.say(it.chat, "t1", "activity Reading; exit 3")
+        assert turn["state"] == "error"
+
+        def is_over() -> bool:
+            session = it.one.states[it.session]
+            shown = [it.one.states[it.chat], session, *session["chats"]]
+            return all("activity" not in state for state in shown)
+
+        await it.one.until(is_over, what="the end of the activity, everywhere")
+
+
 async def test_a_death_by_signal_is_named(state_dir: Path) -> None:
     async with scene(state_dir) as it:
         turn = await it.one.say(it.chat, "t1", "signal SIGSEGV")

@@ -366,6 +366,9 @@ class Chat:
     def _lose_worker(self, how: str) -> None:
         """What only this worker could still say is over: late parts, and its subagents' turns."""
         self.unacknowledged.clear()
+        if "activity" in self.state and not self.removed:
+            # Nobody else is left to say that it does nothing any more.
+            self.say({"type": "chat/activityChanged"})
         for subagent in self.session.subagents_of(self):
             subagent.happens(Happening.WORKER_DIED, Facts(how=how))
 
