@@ -1,6 +1,7 @@
 """What `/chats` shows of AHP's model: the law of its events, and its words one by one."""
 
 import json
+from collections.abc import Iterator
 from functools import reduce
 from typing import Any
 
@@ -43,6 +44,7 @@ from ahpd.supervisor.wires.chats_view import (
     info_of,
     is_status_news,
     items_of,
+    page_start,
     pending_of,
     remember,
     thread_of,
@@ -186,12 +188,127 @@ MORE_ACTIONS = st.one_of(
     ),
 )
 #: An action of the chat, of its session, or something that no action tells.
-STEPS = st.one_of(
+ANY_STEP = st.one_of(
     CHAT_ACTIONS.map(lambda one: ("chat", one)),
     MORE_ACTIONS.map(lambda one: ("chat", one)),
     SESSION_ACTIONS.map(lambda one: ("session", one)),
     st.sampled_from(["running", "paused", "subagent", "checkpoint"]).map(lambda one: (one, None)),
 )
+
+
+@st.composite
+def fitting(draw: st.DrawFn, chat: State) -> State:
+    """An action that does something to this chat: for the running turn, a part that is there."""
+    active = chat.get("activeTurn")
+    if active is None:
+        if chat["turns"] and draw(st.integers(0, 7)) == 0:
+            kept = draw(st.sampled_from(chat["turns"]))["id"]
+            return {"type": "chat/truncated", "turnId": kept}
+        text = draw(TEXT)
+        origin = draw(st.sampled_from(["user", "user", "agent"]))
+        ident = f"t{len(chat['turns'])}"
+        return started(ident, text, origin={"kind": origin})
+    named = {"turnId": active["id"]}
+    parts = active["responseParts"]
+    calls = [one["toolCall"] for one in parts if one["kind"] == "toolCall"]
+    texts = [one for one in parts if one["kind"] in ("markdown", "reasoning")]
+    asked = [one["request"] for one in parts if one["kind"] == "inputRequest"]
+    options: list[st.SearchStrategy[State]] = [
+        shape(
+            {
+                "type": st.just("chat/responsePart"),
+                "part": shape(
+                    {
+                        "kind": st.sampled_from(["markdown", "reasoning"]),
+                        "id": st.just(f"p{len(parts)}"),
+                        "content": TEXT,
+                    }
+                ),
+            }
+        ),
+        shape(
+            {
+                "type": st.just("chat/toolCallStart"),
+                "toolCallId": st.just(f"c{len(parts)}"),
+                "toolName": st.sampled_from(["Bash", "Edit"]),
+                "displayName": st.just("d"),
+            }
+        ),
+        UNENDING,
+    ]
+    if texts:
+        grows = draw(st.sampled_from(texts))
+        kind = "chat/delta" if grows["kind"] == "markdown" else "chat/reasoning"
+        said = TEXT.map(lambda text: text + ".")
+        delta = {"type": st.just(kind), "partId": st.just(grows["id"]), "content": said}
+        options += [shape(delta)] * 3
+    if calls:
+        # Those that can still move are moved more often than not.
+        moving = [one for one in calls if one["status"] not in ("completed", "cancelled")]
+        options += [_next_of(draw(st.sampled_from(moving or calls)))] * 4
+    if asked:
+        ident = draw(st.sampled_from(asked))["id"]
+        response = st.sampled_from(["accept", "decline", "cancel"])
+        completed = {"type": st.just("chat/inputCompleted"), "requestId": st.just(ident)}
+        options.append(shape({**completed, "response": response}))
+    ending = draw(st.integers(0, 11)) == 0
+    if ending:
+        options = [
+            shape({"type": st.just("chat/turnComplete"), "duration": st.just(5)}),
+            shape({"type": st.just("chat/turnCancelled"), "duration": st.just(6)}),
+            MORE_ACTIONS.filter(lambda made: made["type"] == "chat/error"),
+        ]
+    made = draw(st.one_of(options))
+    return {**made, **named} if "turnId" in made or made["type"] != "chat/inputRequested" else made
+
+
+UNENDING = MORE_ACTIONS.filter(lambda made: made["type"] != "chat/error")
+RULE = [
+    {"id": "once", "label": "Allow", "kind": "approve"},
+    {"id": "rule", "label": "Always", "kind": "approve"},
+]
+
+
+def _next_of(held: State) -> st.SearchStrategy[State]:
+    """What can happen to a tool call in the status it has."""
+
+    def happens(kind: str, optional: State | None = None, **required: Any) -> Any:
+        fixed = {key: st.just(value) for key, value in required.items()}
+        named = {"type": st.just(f"chat/toolCall{kind}"), "toolCallId": st.just(held["toolCallId"])}
+        return shape({**named, **fixed}, optional)
+
+    text = "".join(one.get("text", "") for one in held.get("content", ()))
+    grown = [{"type": "text", "text": text + "more"}]
+    ready = {"invocationMessage": "Runs it", "toolInput": '{"command": "ls"}'}
+    result = {"success": True, "pastTenseMessage": "Ran it", "content": grown}
+    complete = happens("Complete", {"requiresResultConfirmation": st.booleans()}, result=result)
+    asks_again = happens("Ready", **ready, options=RULE)
+    match held["status"]:
+        case "streaming":
+            return asks_again | happens("Ready", **ready, confirmed="not-needed")
+        case "pending-confirmation":
+            yes: State = {"approved": True, "confirmed": "user-action"}
+            no: State = {"approved": False, "reason": "denied"}
+            return st.one_of(
+                happens("Confirmed", **yes, selectedOptionId="rule"),
+                happens("Confirmed", **yes),
+                happens("Confirmed", **no),
+                happens("Confirmed", **{**no, "reason": "skipped"}),
+                complete,
+            )
+        case "running":
+            changed = happens("ContentChanged", {}, content=grown)
+            other = CONTENTS.map(lambda content: {"content": content})
+            moved = st.tuples(happens("ContentChanged"), other).map(
+                lambda two: {**two[0], **two[1]}
+            )
+            return st.one_of(changed, moved, complete, asks_again)
+        case _:
+            return happens("ResultConfirmed", approved=True) | happens(
+                "ResultConfirmed", approved=False
+            )
+
+
 SUBAGENT_STATES: list[State] = [
     {"turns": [], "activeTurn": {"id": "s", "responseParts": [], "message": {"text": "look"}}},
     {
@@ -228,15 +345,29 @@ def step(watched: Watched, kind: str, given: Any) -> list[ChatEvent]:
     return watched.look()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(STEPS, max_size=40))
+def walk(data: st.DataObject, watched: Watched, most: int) -> Iterator[list[ChatEvent]]:
+    """Steps that mostly fit the chat as it is, and what each told."""
+    for _ in range(data.draw(st.integers(1, most))):
+        if data.draw(st.integers(0, 4)):
+            kind, given_action = "chat", data.draw(fitting(watched.chat))
+        else:
+            kind, given_action = data.draw(ANY_STEP)
+        yield step(watched, kind, given_action)
+
+
+RANDOM = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
+
+
+@settings(RANDOM, max_examples=60)
+@given(st.data())
 def test_a_client_that_applies_the_events_holds_what_a_fresh_attach_answers(
-    steps: list[tuple[str, Any]],
+    data: st.DataObject,
 ) -> None:
     watched = Watched()
-    for kind, given_action in steps:
-        before = watched.shown
-        events = step(watched, kind, given_action)
+    before = watched.shown
+    for events in walk(data, watched, 40):
         assert watched.client == watched.shown
         assert watched.shown.items == items_of(watched.chat, watched.memory)
         assert watched.shown.info == info_of(
@@ -245,22 +376,22 @@ def test_a_client_that_applies_the_events_holds_what_a_fresh_attach_answers(
         ids = [item.id for item in watched.shown.items]
         assert len(set(ids)) == len(ids)
         if any(isinstance(event, ResetEvent) for event in events):
-            assert not {item.id for item in before.items} <= set(ids)
+            held = [item.id for item in before.items]
+            assert ids[: len(held)] != held
         waiting = pending_of(watched.shown.items)
         told = watched.shown.info.requests or ()
         assert [one.item_id for one in told] == [item.id for item in waiting][:8]
+        before = watched.shown
 
 
 @needs_schema
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(STEPS, max_size=25))
-def test_every_event_is_valid_by_the_schema_and_survives_the_wire(
-    steps: list[tuple[str, Any]],
-) -> None:
+@settings(RANDOM, max_examples=20)
+@given(st.data())
+def test_every_event_is_valid_by_the_schema_and_survives_the_wire(data: st.DataObject) -> None:
     watched = Watched()
     over_the_wire = watched.shown
-    for kind, given_action in steps:
-        for event in step(watched, kind, given_action):
+    for events in walk(data, watched, 25):
+        for event in events:
             sent = write(ChatEventEnvelope(chat_id="c", event=event, seq=1))
             assert faults("ChatEventEnvelope", sent) == []
             received = read_event("chat.event", json.loads(json.dumps(sent)))
@@ -268,24 +399,23 @@ def test_every_event_is_valid_by_the_schema_and_survives_the_wire(
         assert over_the_wire == watched.shown
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(STEPS, max_size=25))
+@settings(RANDOM, max_examples=30)
+@given(st.data())
 def test_a_memory_made_anew_shows_the_same_thread_but_for_what_only_it_saw(
-    steps: list[tuple[str, Any]],
+    data: st.DataObject,
 ) -> None:
     watched = Watched()
-    for kind, given_action in steps:
-        step(watched, kind, given_action)
+    for _ in walk(data, watched, 30):
+        pass
     again = remember(
         Memory(), watched.chat, at_ms=0, subagents=watched.subagents, extras=watched.extras
     )
     held = {item.id: item for item in watched.shown.items}
     for item in again.items:
-        assert type(held[item.id]) is type(item)
+        same = held.pop(item.id)
+        assert type(same) is type(item)
         if isinstance(item, (AssistantItem, NoteItem, UserItem)):
-            assert held.pop(item.id).text == item.text  # type: ignore[union-attr]  # of that kind
-        else:
-            del held[item.id]
+            assert same.text == item.text  # type: ignore[union-attr]  # of that kind
     # Only what came of a request can have gone: a state does not say who was asked.
     assert all(isinstance(item, ApprovalItem) for item in held.values())
 
@@ -709,6 +839,18 @@ def test_the_rest_of_the_info() -> None:
     assert (task.id, task.kind, task.started_at) == ("s1", "shell", T0_MS)
     assert info.delegating is True
     assert not is_status_news(info, info)
+
+
+def test_a_page_ends_at_its_limits_but_never_empty() -> None:
+    notes = [
+        NoteItem(id=str(n), created_at=0, turn_id=None, level="info", text="x" * 1000)
+        for n in range(10)
+    ]
+    assert page_start(notes, 10, limit=4) == 6
+    assert page_start(notes, 3, limit=4) == 0
+    assert page_start(notes, 10, max_bytes=3500) == 7
+    assert page_start(notes, 10, max_bytes=1) == 9
+    assert page_start(notes, 0) == page_start([], 0) == 0
 
 
 def test_no_event_says_nothing() -> None:

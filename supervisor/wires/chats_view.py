@@ -14,7 +14,7 @@ Only a thread that lost items, or whose items stand otherwise than they did, is 
 what was decided where the contracts leave it open.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...contracts.chats import (
@@ -30,8 +30,11 @@ from ...contracts.chats import (
     Thread,
     ToolItem,
     is_pending,
+    write,
 )
+from ...contracts.chats.limits import HISTORY_PAGE_BYTES, HISTORY_PAGE_ITEMS
 from ...contracts.chats.thread import grown
+from ...contracts.json import encode_json
 from .chats_info import Facts, info_of
 from .chats_memory import Memory, remember
 from .chats_places import TurnExtras
@@ -44,6 +47,7 @@ __all__ = [
     "info_of",
     "is_status_news",
     "items_of",
+    "page_start",
     "pending_of",
     "remember",
     "thread_of",
@@ -60,6 +64,25 @@ def items_of(chat_state: Json, memory: Memory) -> tuple[ChatItem, ...]:
 def pending_of(items: Iterable[ChatItem]) -> tuple[ChatItem, ...]:
     """Every item that waits on a person, in the thread's order."""
     return tuple(filter(is_pending, items))
+
+
+def page_start(
+    items: Sequence[ChatItem],
+    end: int,
+    limit: int = HISTORY_PAGE_ITEMS,
+    max_bytes: int = HISTORY_PAGE_BYTES,
+) -> int:
+    """Where the page that ends before `end` begins: at most so many items and bytes of JSON.
+
+    Its last item always goes, however large it is.
+    """
+    start, room = min(end, len(items)), max_bytes
+    while start > 0 and end - start < limit:
+        room -= len(encode_json(write(items[start - 1])))
+        if room < 0 and start < end:
+            break
+        start -= 1
+    return start
 
 
 def thread_of(chat_state: Json, session_state: Json, facts: Facts, memory: Memory) -> Thread:
