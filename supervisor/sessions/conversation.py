@@ -318,7 +318,7 @@ class Conversation:
             self.process.end(grace_s)
 
     def close(self, *, removing: bool) -> None:
-        """Asks the agent to close, and ends the tree when it answered or after the kill grace."""
+        """Asks the agent to close, and ends what has not left by itself within the kill grace."""
         grace_s = self._bounds.kill_grace_s
         if not self.ready or self._client is None or self._nursery is None:
             self.end(grace_s)
@@ -336,6 +336,8 @@ class Conversation:
                     await asked.result(Nothing)
                 except (WorkerRefused, WorkerGone) as error:
                     structlog.get_logger().info("close refused", reason=str(error))
+                if self.process is not None:
+                    await self.process.wait()
             self.end(grace_s)
 
         self._nursery.start_soon(wait_for_it)
