@@ -10,8 +10,6 @@ Pure. Decisions, where the contracts leave them open:
 - `delegating` is a running subagent whose turn is over, or background work of an agent.
 """
 
-from collections.abc import Sequence
-from itertools import chain
 from typing import Any, Final
 
 from attrs import frozen
@@ -29,7 +27,6 @@ from ...contracts.chats import (
     QueuedMessage,
     RequestSummary,
     RuntimeMode,
-    TurnLimit,
     clip_text,
     is_blank,
     request_summaries,
@@ -37,8 +34,8 @@ from ...contracts.chats import (
 from ...contracts.chats.limits import SUGGESTED_TITLE_LIMIT
 from ...contracts.chats.text import first_line
 from .chats_calls import edited_paths
-from .chats_items import cost_of, limit_of
-from .chats_memory import Memory, turns_of, waiting_in
+from .chats_items import limit_of
+from .chats_memory import Memory, waiting_in
 from .chats_messages import extras_of
 from .chats_places import amount_in
 from .chats_words import milliseconds, prose
@@ -79,14 +76,10 @@ class Facts:
 
 def info_of(chat_state: Json, session_state: Json, facts: Facts, memory: Memory) -> ChatInfo:
     """The info of a chat that `remember` has seen in this very state."""
-    turns = [turn for turn, _ in turns_of(chat_state)]
-    active = chat_state.get("activeTurn")
-    active_id = str(active["id"]) if isinstance(active, dict) else None
+    active = memory.active
+    ended = memory.ended.seen
     settings = (session_state.get("config") or {}).get("values") or {}
     permission = settings.get("permissionMode")
-    last_usage: Json = next(
-        (turn["usage"] for turn in reversed(turns) if isinstance(turn.get("usage"), dict)), {}
-    )
     return ChatInfo(
         chat_id=facts.chat_id,
         provider=facts.provider,
@@ -94,26 +87,26 @@ def info_of(chat_state: Json, session_state: Json, facts: Facts, memory: Memory)
         account=facts.account,
         cwd=facts.cwd,
         agent_session_id=facts.agent_session_id,
-        model=prose(last_usage.get("model")) or facts.model,
+        model=prose(memory.last_usage.get("model")) or facts.model,
         selection=facts.selection,
         runtime_mode=facts.runtime_mode,
         effective_runtime_mode=facts.effective_runtime_mode,
         permission_mode=permission if isinstance(permission, str) else None,
         status=_status(chat_state, facts),
         running=facts.running,
-        active_turn_id=active_id,
+        active_turn_id=None if active is None else str(active.turn["id"]),
         slash_commands=facts.slash_commands,
         skills=facts.skills,
         queue=_queue(chat_state, memory) or None,
         queue_paused=True if facts.queue_paused else None,
         background=_background(chat_state) or None,
         delegating=True if _delegates(chat_state, memory) else None,
-        usage=_usage(turns, active_id, last_usage, facts),
+        usage=_usage(memory, facts),
         suggested_title=_title(chat_state, session_state),
         hidden=True if chat_state.get("interactivity") == "hidden" else None,
         fork_of=_fork_of(chat_state, facts),
         resume_at_reset=facts.resume_at_reset,
-        limit=_limit(turns, active_id),
+        limit=limit_of(ended[-1].turn) if ended and active is None else None,
         resume_at=facts.resume_at,
         requests=_requests(memory) or None,
         created_at=facts.created_at,
@@ -177,13 +170,14 @@ def _delegates(chat_state: Json, memory: Memory) -> bool:
         return True
     return any(
         part.subagent is not None and isinstance(part.subagent.get("activeTurn"), dict)
-        for turn in memory.turns
-        if not turn.running
+        for turn in memory.ended.seen
+        if turn.delegates
         for part in turn.parts
     )
 
 
-def _usage(turns: Sequence[Json], active_id: str | None, last: Json, facts: Facts) -> ChatUsage:
+def _usage(memory: Memory, facts: Facts) -> ChatUsage:
+    last = memory.last_usage
     meta = last.get("_meta")
     meta = meta if isinstance(meta, dict) else {}
     given = amount_in(last.get("inputTokens")) or 0
@@ -195,8 +189,8 @@ def _usage(turns: Sequence[Json], active_id: str | None, last: Json, facts: Fact
             told if told is not None else given if given >= cached else given + cached
         ),
         context_window=int(window) if window is not None and window >= 1 else None,
-        cost_usd=facts.spent_before_usd + sum(map(cost_of, turns)),
-        turns=facts.turns_before + len(turns) - (active_id is not None),
+        cost_usd=facts.spent_before_usd + memory.spent_usd,
+        turns=facts.turns_before + len(memory.ended.seen),
     )
 
 
@@ -216,18 +210,15 @@ def _fork_of(chat_state: Json, facts: Facts) -> ForkOf | None:
     return ForkOf(chat_id=name.id, turn_id=turn_id, at=facts.created_at)
 
 
-def _limit(turns: Sequence[Json], active_id: str | None) -> TurnLimit | None:
-    return limit_of(turns[-1]) if turns and active_id is None else None
-
-
 def _requests(memory: Memory) -> tuple[RequestSummary, ...]:
     """What waits; only a turn that runs has anything that does."""
-    running = [turn for turn in memory.turns if turn.running]
+    running = memory.active
+    if running is None:
+        return ()
     paths = {
         item.id: edited
-        for turn in running
-        for part in turn.parts
+        for part in running.parts
         for item in part.items
         if item.kind == "approval" and (edited := edited_paths(part.part))
     }
-    return request_summaries(chain.from_iterable(turn.items for turn in running), paths)
+    return request_summaries(running.items, paths)

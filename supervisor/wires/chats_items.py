@@ -101,9 +101,15 @@ def last_error(turn: Mapping[str, Any]) -> Json | None:
     return last if isinstance(last, dict) and last.get("kind") == "error" else None
 
 
+def usage_in(turn: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The usage an agent told of a turn; empty when it told none."""
+    usage = turn.get("usage")
+    return usage if isinstance(usage, dict) else {}
+
+
 def cost_of(turn: Mapping[str, Any]) -> float:
     """What a turn cost in dollars, as the agent said; 0 where it did not."""
-    meta = (turn.get("usage") or {}).get("_meta")
+    meta = usage_in(turn).get("_meta")
     return (amount_in(meta.get("costUsd")) if isinstance(meta, dict) else None) or 0
 
 

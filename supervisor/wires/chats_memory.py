@@ -8,8 +8,8 @@ state has let go of (the rule an answered approval could have granted, when a st
 thinking ended) is kept in the items.
 """
 
-from collections.abc import Iterable, Mapping
-from itertools import chain
+from collections.abc import Mapping
+from itertools import chain, zip_longest
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from attrs import field, frozen
 
 from ...contracts.chats import ChatItem
 from .chats_calls import subagent_content
-from .chats_items import head_items, part_items
+from .chats_items import cost_of, head_items, part_items, usage_in
 from .chats_places import Place, Sight, TurnExtras
 from .chats_words import prose
 
@@ -78,21 +78,60 @@ class _SeenTurn:
 
 
 @frozen(kw_only=True)
+class _Ended:
+    """The turns that are over, and what they were made of: while that is the very same,
+    so is everything here."""
+
+    turns: Any = None
+    subagents: Mapping[str, Json] = _NOTHING
+    extras: Mapping[str, TurnExtras] = _NOTHING
+    seen: tuple[_SeenTurn, ...] = ()
+    items: tuple[ChatItem, ...] = ()
+    counts: Mapping[str, int] = _NOTHING
+    """How many turns there were of each id."""
+    spent_usd: float = 0
+    last_usage: Mapping[str, Any] = _NOTHING
+    """The usage that was told last."""
+
+    def is_of(
+        self, turns: Any, subagents: Mapping[str, Json], extras: Mapping[str, TurnExtras]
+    ) -> bool:
+        return self.turns is turns and self.subagents is subagents and self.extras is extras
+
+
+@frozen(kw_only=True)
 class Memory:
     """What a chat's thread looked like so far. Begins empty; `remember` goes on from it.
 
     One a chat, whoever is attached. Holds the items, so it grows with the thread.
     """
 
-    turns: tuple[_SeenTurn, ...] = ()
+    ended: _Ended = field(factory=_Ended)
+    active: _SeenTurn | None = None
     queued_ms: Mapping[str, float] = field(factory=dict)
     """When each waiting message appeared."""
     began: bool = False
 
     @property
+    def turns(self) -> tuple[_SeenTurn, ...]:
+        """Every turn, oldest first."""
+        return self.ended.seen if self.active is None else (*self.ended.seen, self.active)
+
+    @property
     def items(self) -> tuple[ChatItem, ...]:
         """The thread, in the order in which its items appeared."""
-        return tuple(chain.from_iterable(turn.items for turn in self.turns))
+        return self.ended.items if self.active is None else self.ended.items + self.active.items
+
+    @property
+    def spent_usd(self) -> float:
+        """What all turns cost, as the agent said."""
+        return self.ended.spent_usd + (0 if self.active is None else cost_of(self.active.turn))
+
+    @property
+    def last_usage(self) -> Mapping[str, Any]:
+        """The usage that an agent told last, of any turn; empty when none did."""
+        running = {} if self.active is None else usage_in(self.active.turn)
+        return running or self.ended.last_usage
 
 
 def remember(
@@ -106,7 +145,8 @@ def remember(
     """The memory after the chat was seen in this state.
 
     What did not change is not made again: a state's parts are shared from one to the
-    next, and so are their items.
+    next, and so are their items. While nothing in the two mappings changed, hand in the
+    very same ones: then the turns that are over are not even looked at.
 
     Args:
         at_ms: the time now, in milliseconds since the epoch.
@@ -115,39 +155,56 @@ def remember(
     """
     origin = chat_state.get("origin")
     opened_by_tool = isinstance(origin, dict) and origin.get("kind") == "tool"
-    now = at_ms if memory.began else None
-    counts: dict[str, int] = {}
-    seen = []
-    for index, (turn, running) in enumerate(turns_of(chat_state)):
-        ident = str(turn.get("id"))
-        counts[ident] = nth = counts.get(ident, -1) + 1
-        sight = Sight(
+
+    def sight(turn: Json, running: bool, nth: int) -> Sight:
+        return Sight(
             turn=turn,
             running=running,
             nth=nth,
-            at_ms=now,
+            at_ms=at_ms if memory.began else None,
             opened_by_tool=opened_by_tool,
             subagents=subagents,
-            extras=extras.get(ident, _NO_EXTRAS),
+            extras=extras.get(str(turn.get("id")), _NO_EXTRAS),
         )
-        held = memory.turns[index] if index < len(memory.turns) else None
-        seen.append(_seen(sight, held))
+
+    ended, held = memory.ended, memory.turns
+    turns, active = chat_state.get("turns"), chat_state.get("activeTurn")
+    if not ended.is_of(turns, subagents, extras):
+        counts: dict[str, int] = {}
+        seen = []
+        for turn, before in zip_longest(turns_in(chat_state), held):
+            if turn is None:
+                break
+            ident = str(turn.get("id"))
+            seen.append(_seen(sight(turn, False, counts.get(ident, 0)), before))
+            counts[ident] = counts.get(ident, 0) + 1
+        ended = _Ended(
+            turns=turns,
+            subagents=subagents,
+            extras=extras,
+            seen=tuple(seen),
+            items=tuple(chain.from_iterable(one.items for one in seen)),
+            counts=counts,
+            spent_usd=sum(cost_of(one.turn) for one in seen),
+            last_usage=next(filter(None, (usage_in(one.turn) for one in reversed(seen))), {}),
+        )
+    running = None
+    if isinstance(active, dict):
+        nth = ended.counts.get(str(active.get("id")), 0)
+        before = held[len(ended.seen)] if len(ended.seen) < len(held) else None
+        running = _seen(sight(active, True, nth), before)
     waiting = {one["id"]: at_ms for one in waiting_in(chat_state)}
     return Memory(
-        turns=tuple(seen),
+        ended=ended,
+        active=running,
         queued_ms={ident: memory.queued_ms.get(ident, ms) for ident, ms in waiting.items()},
         began=True,
     )
 
 
-def turns_of(chat_state: Json) -> Iterable[tuple[Json, bool]]:
-    """The turns of a chat, oldest first, and whether each is the one that runs."""
-    for turn in chat_state.get("turns", ()):
-        if isinstance(turn, dict):
-            yield turn, False
-    active = chat_state.get("activeTurn")
-    if isinstance(active, dict):
-        yield active, True
+def turns_in(chat_state: Json) -> list[Json]:
+    """The turns of a chat that are over, oldest first."""
+    return [turn for turn in chat_state.get("turns", ()) if isinstance(turn, dict)]
 
 
 def waiting_in(chat_state: Json) -> list[Json]:

@@ -15,6 +15,8 @@ what was decided where the contracts leave it open.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import compress, count
+from operator import is_not
 from typing import Any
 
 from ...contracts.chats import (
@@ -100,21 +102,18 @@ def events_between(before: Thread, after: Thread) -> list[ChatEvent]:
     identity where nothing changed.
     """
     held = len(before.items)
-    kept = held <= len(after.items) and all(
-        old is new or old.id == new.id
-        for old, new in zip(before.items, after.items[:held], strict=True)
-    )
-    if not kept:
+    if len(after.items) < held:
         return [ResetEvent(info=after.info, items=after.items)]
     events: list[ChatEvent] = []
-    for index, item in enumerate(after.items):
-        old = before.items[index] if index < held else None
-        if old is item:
-            continue
-        if old is None:
-            events.append(ItemEvent(item=item, history_index=index))
-        elif old != item:
+    # Nearly all items are the very same: those are passed over without a step of ours each.
+    for index in compress(count(), map(is_not, before.items, after.items)):
+        old, item = before.items[index], after.items[index]
+        if old.id != item.id:
+            return [ResetEvent(info=after.info, items=after.items)]
+        if old != item:
             events.append(_change(old, item, index))
+    for index in range(held, len(after.items)):
+        events.append(ItemEvent(item=after.items[index], history_index=index))
     if before.info != after.info:
         events.append(InfoEvent(info=after.info))
     return events
