@@ -16,6 +16,7 @@ import trio
 
 from ahp_client import AhpClient, text_of
 from ahpd.supervisor.processes.kernel import Stat, read_stat, read_tree
+from hostile_sibling import Sibling
 from live_host import LiveHost, live_host
 
 Json = dict[str, Any]
@@ -35,40 +36,6 @@ ENDINGS = ("chat/turnComplete", "chat/error", "chat/turnCancelled")
 #: The actions that settle what is parked, and what they say.
 SETTLED_CALL = {"type": "chat/toolCallConfirmed", "approved": False, "reason": "skipped"}
 SETTLED_QUESTION = {"type": "chat/inputCompleted", "response": "cancel"}
-
-
-class Sibling:
-    """The session beside the hostile one, and the longest it kept its client waiting."""
-
-    def __init__(self, client: AhpClient, session: str, chat: str, until: Path) -> None:
-        self.client = client
-        self.session = session
-        self.chat = chat
-        self.longest_gap_s = 0.0
-        self._until = until
-
-    async def watch(self) -> None:
-        """Measures the pauses between two of its actions."""
-        while True:
-            seen, began_s = len(self.client.envelopes), trio.current_time()
-            await self.client.until(
-                lambda seen=seen: len(self.client.envelopes) > seen, within_s=float("inf")
-            )
-            self.longest_gap_s = max(self.longest_gap_s, trio.current_time() - began_s)
-
-    async def lost_nothing(self) -> None:
-        """Ends the stream and holds what came of it against what was said."""
-        assert self.client.states[self.chat].get("activeTurn"), "it streamed until now"
-        self._until.touch()
-        turn = await self.client.ended(self.chat, "steady")
-        assert turn["state"] == "complete"
-        count = int(text_of(turn).rpartition("= ")[2])
-        assert count > 0
-        assert text_of(turn) == "".join(f"{number} " for number in range(count)) + f"= {count}"
-        assert self.client.states[self.chat] == await self.client.snapshot(self.chat)
-        seqs = [envelope["serverSeq"] for envelope in self.client.envelopes]
-        assert seqs == sorted(set(seqs))
-        print(f"sibling: {count} words, longest gap {self.longest_gap_s * 1000:.0f} ms")
 
 
 class Stage:
@@ -272,14 +239,16 @@ async def theatre(
         # Connections are the host's to close: each is opened before the watch begins.
         beside, one, two = [await live.client(name) for name in ("beside", "one", "two")]
         sibling = Sibling(beside, *await live.session(beside, "steady"), until)
-        await beside.start_turn(sibling.chat, "steady", "stream")
+        await sibling.speak("steady")
         mark = mark_of(live.pids(sibling.session)[0])
         async with trio.open_nursery() as nursery:
             nursery.start_soon(sibling.watch)
             yield Theatre(live, (one, two), sibling, mark)
             nursery.cancel_scope.cancel()
         if sibling_survives:
-            await sibling.lost_nothing()
+            lost = await sibling.end()
+            assert lost is None, lost
+            print(f"sibling: longest pause {sibling.longest_pause_s * 1000:.0f} ms")
     assert marked_pids(mark) == []
 
 

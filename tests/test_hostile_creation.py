@@ -2,12 +2,12 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 
 from hostile_stage import KILL_GRACE_S, SLACK_S, Stage, stage
+from hostile_table import NEVER_CREATED, Row
 
 LIMIT_S = 60
 
@@ -25,25 +25,20 @@ async def failed(play: Stage) -> str:
     return str(error["message"])
 
 
-@pytest.mark.parametrize(
-    ("agent", "says", "bounds"),
-    [
-        ("raises", "could not create the session: PermissionError: the licence has run out", {}),
-        ("loops", "did not create the session within 1 s", {"create_timeout_s": 1}),
-        ("exits", "exited with status 3; its last words were: no key in the drawer", {}),
-        ("leaves_strays", "could not create the session: OSError: all for nothing", {}),
-    ],
-)
+@pytest.mark.parametrize("row", NEVER_CREATED, ids=lambda row: row.name)
 async def test_the_session_fails_with_a_reason_and_its_process_is_gone(
-    agent: str, says: str, bounds: dict[str, Any], state_dir: Path
+    row: Row, state_dir: Path
 ) -> None:
     with trio.fail_after(LIMIT_S):
-        async with stage(state_dir, f"hostile_creation:{agent}", create=False, **bounds) as play:
+        async with stage(state_dir, row.factory, create=False, **row.bounds) as play:
             reason = await failed(play)
-            assert says in reason
+            assert row.says[1] in reason
             told = re.search(r"for nothing: \[(.*)\]", reason)
-            if told is not None:
-                play.meet(map(int, told[1].split(", ")))
+            if row.leaves:
+                assert told is not None
+                strays = [int(number) for number in told[1].split(", ")]
+                assert len(strays) == row.leaves
+                play.meet(strays)
             # It has no second try in it: what it left goes with it, before anybody asks.
             await play.nothing_is_left(KILL_GRACE_S + SLACK_S)
             echo = await play.one.start_turn(play.chat, "t1", "are you there?")

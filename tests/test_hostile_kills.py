@@ -32,7 +32,7 @@ from hostile_stage import (
     stage,
     theatre,
 )
-from hostile_table import TABLE, Row, Then
+from hostile_table import CREATED, Row, Then
 from keeper_probes import runs
 
 LIMIT_S = 60
@@ -257,7 +257,7 @@ CROWD = (
 
 
 async def test_all_of_them_at_once_and_the_sibling_streams_on(state_dir: Path) -> None:
-    rows = {row.factory.partition(":")[2]: row for row in TABLE}
+    rows = {row.factory.partition(":")[2]: row for row in CREATED}
     factories = {name: rows[name].factory for name in CROWD}
     with trio.fail_after(2 * LIMIT_S):
         async with theatre(state_dir, factories, begin_timeout_s=30) as house:

@@ -102,7 +102,13 @@ def _imported(name: str, folders: Sequence[str]) -> Any:
                 f"nor in the agent path ({where})"
             ) from None
         traceback.print_exception(error)
-        raise LoadError(f"the module {name} needs {error.name!r}, which is not there") from error
+        # One that its own code raised need not say what is missing.
+        wrong = (
+            f"cannot be imported: {sentence(error)}"
+            if error.name is None
+            else f"needs {error.name!r}, which is not there"
+        )
+        raise LoadError(f"the module {name} {wrong}") from error
     except Exception as error:
         traceback.print_exception(error)
         raise LoadError(f"the module {name} cannot be imported: {sentence(error)}") from error

@@ -33,9 +33,30 @@ class HalfAFrame(Hostile):
     """The beginning of a good frame, and no end."""
 
     async def misbehave(self, turn_id: str) -> None:
-        _write_raw(b'{"type":"event","event":"turn.over","payl')
+        write_raw(b'{"type":"event","event":"turn.over","payl')
         with trio.CancelScope(shield=True):
             await trio.sleep_forever()
+
+
+class HugeFrame(Hostile):
+    """One frame of 1 GiB."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        write_raw(b'{"type":"event","event":"agent.emit","payload":"')
+        for _ in range(1024):
+            write_raw(b"x" * 1024 * 1024)
+        write_raw(b'"}\n')
+
+
+class DenseFrames(Hostile):
+    """Frames just within the limit, of as many small values as go in; each is a good action."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        for number in range(20):
+            part = {"kind": "markdown", "id": f"{turn_id}-{number}", "content": ""}
+            part["_meta"] = {"dense": [[None]] * 2_300_000}
+            action = {"type": "chat/responsePart", "turnId": turn_id, "part": part}
+            self.emit("chat", action)
 
 
 class FallsSilent(Plain):
@@ -51,7 +72,7 @@ class Forged(Hostile):
     """A frame that is well made and that no worker may send: it asks the host."""
 
     async def misbehave(self, turn_id: str) -> None:
-        _write_raw(b'{"type":"host.stop","id":"1","payload":{}}\n')
+        write_raw(b'{"type":"host.stop","id":"1","payload":{}}\n')
         await trio.sleep_forever()
 
 
@@ -104,7 +125,7 @@ class FloodsComplaints(Hostile):
 
     async def misbehave(self, turn_id: str) -> None:
         for number in range(FLOOD // 10):
-            _write_raw(
+            write_raw(
                 b'{"type":"event","event":"worker.ruleBroken",'
                 b'"payload":{"rule":"none","detail":"complaint %d"}}\n' % number
             )
@@ -119,10 +140,11 @@ class FloodsOutput(Hostile):
             os.write(2, b"\x1b]err " * 10_000)
 
 
-def _write_raw(data: bytes) -> None:
-    """Writes into the frames' own descriptor, whatever its number is."""
+def write_raw(data: bytes) -> None:
+    """Writes all of it into the frames' own descriptor."""
     sys.stdout.flush()
-    os.write(4, data)
+    while data:
+        data = data[os.write(4, data) :]
 
 
 def garbage() -> Agent:
@@ -131,6 +153,14 @@ def garbage() -> Agent:
 
 def half_a_frame() -> Agent:
     return agent(HalfAFrame)
+
+
+def huge_frame() -> Agent:
+    return agent(HugeFrame)
+
+
+def dense_frames() -> Agent:
+    return agent(DenseFrames)
 
 
 def falls_silent() -> Agent:

@@ -28,6 +28,19 @@ class ExitsWithParked(Hostile):
         os._exit(3)
 
 
+class ExitsNought(Hostile):
+    """Leaves as if all were well."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        os._exit(0)
+
+
+class Aborts(Hostile):
+    async def misbehave(self, turn_id: str) -> None:
+        print("an assertion failed", file=sys.stderr)
+        os.abort()
+
+
 class SysExits(Hostile):
     """`sys.exit` from within the turn's task."""
 
@@ -67,6 +80,14 @@ def exits() -> Agent:
 
 def exits_with_parked() -> Agent:
     return agent(ExitsWithParked)
+
+
+def exits_nought() -> Agent:
+    return agent(ExitsNought)
+
+
+def aborts() -> Agent:
+    return agent(Aborts)
 
 
 def sys_exits() -> Agent:

@@ -98,6 +98,19 @@ class CancelHangs(Plain):
             pass
 
 
+class ParksInSubagent(Hostile):
+    """Two requests of its own, and one in the chat of a subagent that it opens."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        self.park_two(turn_id)
+        handle = self.start.subagent(f"{turn_id}-one", {"title": "Below", "text": "go"})
+        chat_id = handle.chat_uri.rpartition("/")[2]
+        request = {"id": f"{chat_id}-question", "message": "Down here?"}
+        handle.emit({"type": "chat/inputRequested", "request": request})
+        with trio.CancelScope(shield=True):
+            await trio.sleep_forever()
+
+
 def _sleep_in_c() -> None:
     libc = ctypes.CDLL(None)
     every = (ctypes.c_ubyte * 128)(*([0xFF] * 128))
@@ -113,6 +126,11 @@ def loops() -> Agent:
 
 
 def loops_plainly() -> Agent:
+    return agent(LoopsPlainly)
+
+
+def takes_no_turn() -> Agent:
+    """The same, for a host that is left to find out by itself."""
     return agent(LoopsPlainly)
 
 
@@ -146,19 +164,6 @@ def never_settles_plainly() -> Agent:
 
 def cancel_hangs() -> Agent:
     return agent(CancelHangs)
-
-
-class ParksInSubagent(Hostile):
-    """Two requests of its own, and one in the chat of a subagent that it opens."""
-
-    async def misbehave(self, turn_id: str) -> None:
-        self.park_two(turn_id)
-        handle = self.start.subagent(f"{turn_id}-one", {"title": "Below", "text": "go"})
-        chat_id = handle.chat_uri.rpartition("/")[2]
-        request = {"id": f"{chat_id}-question", "message": "Down here?"}
-        handle.emit({"type": "chat/inputRequested", "request": request})
-        with trio.CancelScope(shield=True):
-            await trio.sleep_forever()
 
 
 def parks_in_subagent() -> Agent:

@@ -62,6 +62,17 @@ def _fork_twice(write: int) -> None:
         signal.pause()
 
 
+def leave_by_nohup() -> list[int]:
+    """Starts one as a shell does and answers its number, when it is deaf."""
+    read, write = os.pipe()
+    stray = [sys.executable, "-S", "-c", STRAY, str(write)]
+    line = 'nohup "$@" >/dev/null 2>&1 &'
+    subprocess.Popen(["/bin/sh", "-c", line, "sh", *stray], pass_fds=[write])
+    os.close(write)
+    with os.fdopen(read) as told:
+        return [int(number) for number in told.read().split()]
+
+
 class LeavesAndExits(Hostile):
     async def misbehave(self, turn_id: str) -> None:
         self.tell(turn_id, {"strays": leave_strays()})
@@ -84,6 +95,41 @@ class LeavesAndCompletes(Hostile):
 
     async def misbehave(self, turn_id: str) -> None:
         self.tell(turn_id, {"strays": leave_strays()})
+
+
+class LeavesByNohup(Hostile):
+    """As a shell's `nohup … &` leaves one behind; and says goodbye as if all were well."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        self.tell(turn_id, {"strays": leave_by_nohup()})
+        os._exit(0)
+
+
+class StartsProcesses(Hostile):
+    """Starts processes as fast as it can: a hundred, each of which starts two more."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        read, write = os.pipe()
+        for _ in range(100):
+            if os.fork() == 0:
+                _be_many(write)
+        os.close(write)
+        with os.fdopen(read) as told:
+            self.tell(turn_id, {"strays": [int(number) for number in told.read().split()]})
+        with trio.CancelScope(shield=True):
+            await trio.sleep_forever()
+
+
+def _be_many(write: int) -> None:
+    """This process and two more, in a session of their own; none hears or returns."""
+    os.setsid()
+    if os.fork():
+        os.fork()
+    os.write(write, b"%d " % os.getpid())
+    os.close(write)
+    while True:
+        signal.pause()
 
 
 class ForksWithoutEnd(Hostile):
@@ -118,6 +164,14 @@ def leaves_and_waits() -> Agent:
 
 def leaves_and_completes() -> Agent:
     return agent(LeavesAndCompletes)
+
+
+def leaves_by_nohup() -> Agent:
+    return agent(LeavesByNohup)
+
+
+def starts_processes() -> Agent:
+    return agent(StartsProcesses)
 
 
 def stops_its_keeper() -> Agent:

@@ -1,5 +1,10 @@
-"""The well-behaved agent beside the hostile ones: numbered words, steadily, until it is told."""
+"""The well-behaved agent beside the hostile ones: numbered words, steadily, until it is told.
 
+A word is `number:nanoseconds`, the time on the machine's monotonic clock when it was
+said: whoever hears it can tell how long it was on its way.
+"""
+
+import time
 from pathlib import Path
 
 import trio
@@ -25,7 +30,7 @@ def create(until: str = "") -> Agent:
             delta = {"type": "chat/delta", "turnId": turn_id, "partId": f"{turn_id}-said"}
             said = 0
             while said < MAX_WORDS and not Path(until).exists():  # noqa: ASYNC240  # a moment
-                self.emit("chat", {**delta, "content": f"{said} "})
+                self.emit("chat", {**delta, "content": f"{said}:{time.monotonic_ns()} "})
                 said += 1
                 await trio.sleep(PAUSE_S)
             self.emit("chat", {**delta, "content": f"= {said}"})
