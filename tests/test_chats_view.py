@@ -36,7 +36,7 @@ from ahpd.contracts.chats import (
     read_event,
     write,
 )
-from ahpd.supervisor.wires.chats_view import (
+from ahpd.supervisor.wires.chats.view import (
     Facts,
     Memory,
     TurnExtras,

@@ -9,8 +9,8 @@ client which applies the events from one thread to the next holds the next:
     for event in events_between(before, after): send(event)
 
 Only a thread that lost items, or whose items stand otherwise than they did, is a
-`reset`. The modules beside this one (`chats_memory`, `chats_info`, `chats_items`,
-`chats_calls`, `chats_places`, `chats_messages`, `chats_words`) say in their first lines
+`reset`. The modules beside this one (`memory`, `info`, `items`,
+`calls`, `places`, `messages`, `words`) say in their first lines
 what was decided where the contracts leave it open.
 """
 
@@ -19,7 +19,7 @@ from itertools import compress, count
 from operator import is_not
 from typing import Any
 
-from ...contracts.chats import (
+from ....contracts.chats import (
     AssistantItem,
     ChatEvent,
     ChatInfo,
@@ -34,12 +34,12 @@ from ...contracts.chats import (
     is_pending,
     write,
 )
-from ...contracts.chats.limits import HISTORY_PAGE_BYTES, HISTORY_PAGE_ITEMS
-from ...contracts.chats.thread import grown
-from ...contracts.json import encode_json
-from .chats_info import Facts, info_of
-from .chats_memory import Memory, remember
-from .chats_places import TurnExtras
+from ....contracts.chats.limits import HISTORY_PAGE_BYTES, HISTORY_PAGE_ITEMS
+from ....contracts.chats.thread import grown
+from ....contracts.json import encode_json
+from .info import Facts, info_of
+from .memory import Memory, remember
+from .places import TurnExtras
 
 __all__ = [
     "Facts",

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from attrs import field, frozen
 
-from ...contracts.chats import ChatItem, CheckpointDiff
-from .chats_words import milliseconds
+from ....contracts.chats import ChatItem, CheckpointDiff
+from .words import milliseconds
 
 Json = dict[str, Any]
 

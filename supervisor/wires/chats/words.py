@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
-from ...contracts.chats import AllowAlways, Question, QuestionChoice, is_blank
-from ...contracts.chats.models import instant_ms
+from ....contracts.chats import AllowAlways, Question, QuestionChoice, is_blank
+from ....contracts.chats.models import instant_ms
 
 Json = dict[str, Any]
 

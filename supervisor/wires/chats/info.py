@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from ...contracts.ahp.status import is_error, is_in_progress, is_input_needed, status_of
-from ...contracts.ahp.uris import parse_channel
-from ...contracts.chats import (
+from ....contracts.ahp.status import is_error, is_in_progress, is_input_needed, status_of
+from ....contracts.ahp.uris import parse_channel
+from ....contracts.chats import (
     AgentKind,
     AgentStatus,
     BackgroundTask,
@@ -31,14 +31,14 @@ from ...contracts.chats import (
     is_blank,
     request_summaries,
 )
-from ...contracts.chats.limits import SUGGESTED_TITLE_LIMIT
-from ...contracts.chats.text import first_line
-from .chats_calls import edited_paths
-from .chats_items import limit_of
-from .chats_memory import Memory, waiting_in
-from .chats_messages import extras_of
-from .chats_places import amount_in
-from .chats_words import milliseconds, prose
+from ....contracts.chats.limits import SUGGESTED_TITLE_LIMIT
+from ....contracts.chats.text import first_line
+from .calls import edited_paths
+from .items import limit_of
+from .memory import Memory, waiting_in
+from .messages import extras_of
+from .places import amount_in
+from .words import milliseconds, prose
 
 Json = dict[str, Any]
 

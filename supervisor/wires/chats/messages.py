@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from ...contracts.ahp.uris import chat_uri, parse_channel
-from ...contracts.chats import Attachment, ShapeError, attachment_bytes, write
-from ...contracts.chats.shape import NonEmpty, Shape
-from ...contracts.shapes import structure
-from .chats_words import file_uri, path_of, prose
+from ....contracts.ahp.uris import chat_uri, parse_channel
+from ....contracts.chats import Attachment, ShapeError, attachment_bytes, write
+from ....contracts.chats.shape import NonEmpty, Shape
+from ....contracts.shapes import structure
+from .words import file_uri, path_of, prose
 
 Json = dict[str, Any]
 

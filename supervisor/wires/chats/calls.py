@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import attrs
 
-from ...contracts.chats import (
+from ....contracts.chats import (
     ApprovalItem,
     ChatItem,
     FileChange,
@@ -26,10 +26,10 @@ from ...contracts.chats import (
     ToolProgress,
     is_blank,
 )
-from ...contracts.chats.items import ApprovalDecision
-from ...contracts.json import JsonError, decode_json
-from .chats_places import Place, Sight, amount_in
-from .chats_words import allow_always_of, milliseconds, path_of, prose, says_always
+from ....contracts.chats.items import ApprovalDecision
+from ....contracts.json import JsonError, decode_json
+from .places import Place, Sight, amount_in
+from .words import allow_always_of, milliseconds, path_of, prose, says_always
 
 Json = dict[str, Any]
 

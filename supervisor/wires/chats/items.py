@@ -17,7 +17,7 @@ Pure. Decisions, where the contracts leave them open:
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
-from ...contracts.chats import (
+from ....contracts.chats import (
     AssistantItem,
     ChatItem,
     NoteItem,
@@ -30,12 +30,12 @@ from ...contracts.chats import (
     clip_text,
     not_resumed_note,
 )
-from ...contracts.chats.text import first_line
-from ...contracts.shapes import structure
-from .chats_calls import call_items
-from .chats_messages import extras_of
-from .chats_places import Place, Sight, amount_in
-from .chats_words import prose, questions_of, texts_of
+from ....contracts.chats.text import first_line
+from ....contracts.shapes import structure
+from .calls import call_items
+from .messages import extras_of
+from .places import Place, Sight, amount_in
+from .words import prose, questions_of, texts_of
 
 Json = dict[str, Any]
 

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from attrs import field, frozen
 
-from ...contracts.chats import ChatItem
-from .chats_calls import subagent_content
-from .chats_items import cost_of, head_items, part_items, usage_in
-from .chats_places import Place, Sight, TurnExtras
-from .chats_words import prose
+from ....contracts.chats import ChatItem
+from .calls import subagent_content
+from .items import cost_of, head_items, part_items, usage_in
+from .places import Place, Sight, TurnExtras
+from .words import prose
 
 Json = dict[str, Any]
 
