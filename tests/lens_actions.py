@@ -11,18 +11,21 @@ from ahp_actions import (
     CUSTOMIZATION,
     ERROR,
     FOLDERS,
+    INITIAL,
     PROSE,
     REQUEST_IDS,
     TEXT,
     TIMES,
     TURN_IDS,
     WELL_FORMED,
+    Action,
     action,
     shape,
 )
+from ahpd.contracts.ahp.reducers import REDUCERS
 
-_TURN = {"turnId": st.just("t1")}
-_CALL = {**_TURN, "toolCallId": CALL_IDS}
+_TURN = {"turnId": TURN_IDS}
+_OF_CALL = {**_TURN, "toolCallId": CALL_IDS}
 _REFERENCE = shape({"uri": FOLDERS}, {"sizeHint": st.integers(0, 9)})
 _BLOCK = shape({"type": st.just("text"), "text": TEXT}) | shape(
     {"type": st.just("terminal"), "resource": FOLDERS, "title": TEXT},
@@ -55,7 +58,7 @@ _ROW = {
 }
 _SUMMARY = {"title": TEXT, "status": st.sampled_from([1, 8, 33, 65]), "modifiedAt": TIMES}
 
-_CHAT = st.one_of(
+_LIFE = st.one_of(
     action(
         "chat/turnStarted",
         {
@@ -73,15 +76,20 @@ _CHAT = st.one_of(
         },
     ),
     action("chat/turnResume", _TURN),
+    action("chat/inputRequested", {"request": shape({"id": REQUEST_IDS})}),
+    action("chat/turnComplete", {"turnId": TURN_IDS, "duration": st.integers(0, 9)}),
+)
+
+_TOOLS = st.one_of(
     action(
         "chat/toolCallStart",
-        {**_CALL, "toolName": TEXT, "displayName": TEXT},
+        {**_OF_CALL, "toolName": TEXT, "displayName": TEXT},
         {"intention": TEXT, "contributor": CONTRIBUTOR},
     ),
-    action("chat/toolCallDelta", _CALL, {"invocationMessage": PROSE}),
+    action("chat/toolCallDelta", _OF_CALL, {"invocationMessage": PROSE}),
     action(
         "chat/toolCallReady",
-        {**_CALL, "invocationMessage": PROSE},
+        {**_OF_CALL, "invocationMessage": PROSE},
         {
             "toolInput": TEXT | _REFERENCE,
             "confirmed": st.just("not-needed"),
@@ -91,13 +99,13 @@ _CHAT = st.one_of(
     ),
     action(
         "chat/toolCallConfirmed",
-        {**_CALL, "approved": st.just(True), "confirmed": st.just("user-action")},
+        {**_OF_CALL, "approved": st.just(True), "confirmed": st.just("user-action")},
         {"editedToolInput": TEXT},
     ),
     action(
         "chat/toolCallComplete",
         {
-            **_CALL,
+            **_OF_CALL,
             "result": shape(
                 {"success": st.booleans(), "pastTenseMessage": PROSE},
                 {"content": st.lists(_BLOCK, max_size=2)},
@@ -105,16 +113,17 @@ _CHAT = st.one_of(
         },
         {"requiresResultConfirmation": st.booleans()},
     ),
-    action("chat/toolCallContentChanged", {**_CALL, "content": st.lists(_BLOCK, max_size=2)}),
-    action("chat/inputRequested", {"request": shape({"id": REQUEST_IDS})}),
-    action("chat/turnComplete", {"turnId": TURN_IDS, "duration": st.integers(0, 9)}),
+    action("chat/toolCallContentChanged", {**_OF_CALL, "content": st.lists(_BLOCK, max_size=2)}),
 )
 
 _SESSION = st.one_of(
     action("session/chatAdded", {"summary": shape({"resource": CHATS, **_SUMMARY}, _ROW)}),
     action("session/chatUpdated", {"chat": CHATS, "changes": shape({}, {**_SUMMARY, **_ROW})}),
     action("session/defaultChatChanged", {"defaultChat": CHATS}),
-    action("session/chatsReordered", {"chats": st.permutations(["ahp-chat:/1", "ahp-chat:/2"])}),
+    action(
+        "session/chatsReordered",
+        {"chats": st.permutations(["ahp-chat:/1", "ahp-chat:/2", "ahp-chat:/3"])},
+    ),
     action("session/workingDirectorySet", {"directory": FOLDERS}),
     action("session/workingDirectoryReplaced", {"directory": FOLDERS, "replacement": FOLDERS}),
     action(
@@ -194,9 +203,125 @@ _ROOT = action(
     },
 )
 
-#: By family: any well-formed action, and half of the time one in which versions differ.
+
+def _one_of_groups(*groups: Any) -> Any:
+    """Each group as often as the others, however many actions it has."""
+    return st.sampled_from(range(len(groups))).flatmap(lambda index: groups[index])
+
+
+#: By family: mostly actions in which versions differ, and any well-formed one.
 ACTIONS_BY_FAMILY = {
-    "root": WELL_FORMED["root"] | _ROOT,
-    "session": WELL_FORMED["session"] | _SESSION,
-    "chat": WELL_FORMED["chat"] | _CHAT,
+    "root": _one_of_groups(WELL_FORMED["root"], _ROOT),
+    "session": _one_of_groups(WELL_FORMED["session"], _SESSION, _SESSION),
+    "chat": _one_of_groups(WELL_FORMED["chat"], _LIFE, _TOOLS, _TOOLS),
+}
+
+
+def runs(family: str) -> Any:
+    """Actions one after the other; many of them change nothing where they come."""
+    return st.lists(ACTIONS_BY_FAMILY[family], min_size=15, max_size=40)
+
+
+# -- states that a random run would seldom come to -----------------------------------------
+
+
+def _after(state: Action, *actions: Action) -> Action:
+    for one in actions:
+        state = REDUCERS["chat"](state, {"turnId": "t1", **one})
+    return state
+
+
+def _call(kind: str, call: str, **members: Any) -> Action:
+    return {"type": f"chat/toolCall{kind}", "toolCallId": call, **members}
+
+
+def _failed(message: str) -> Action:
+    error = {"errorType": "model", "message": message}
+    part = {"kind": "error", "error": error, "resumable": True}
+    return {"type": "chat/error", "duration": 4, "part": part}
+
+
+_MESSAGE = {"text": "Go", "origin": {"kind": "user"}}
+_STARTED = {
+    "type": "chat/turnStarted",
+    "startedAt": "2026-10-01T00:00:00.000Z",
+    "message": _MESSAGE,
+}
+_EARLIER = _after(
+    INITIAL["chat"],
+    {**_STARTED, "turnId": "t0"},
+    {"type": "chat/turnComplete", "turnId": "t0", "duration": 3},
+)
+_RUNNING = _after(
+    _EARLIER,
+    _STARTED,
+    {"type": "chat/responsePart", "part": {"kind": "markdown", "id": "p1", "content": "So"}},
+    _call("Start", "c1", toolName="run", displayName="Run", intention="maybe"),
+    {"type": "chat/usage", "usage": {"inputTokens": 3}},
+)
+_ASKING = _after(
+    _RUNNING,
+    {"type": "chat/inputRequested", "request": {"id": "r1"}},
+    _call("Start", "c2", toolName="run", displayName="Run"),
+    _call("Ready", "c2", invocationMessage="Run", toolInput={"uri": "file:///input"}),
+)
+_WORKING = _after(
+    _RUNNING,
+    _call("Ready", "c1", invocationMessage="Run", toolInput="ls", confirmed="not-needed"),
+    _call("Start", "c2", toolName="run", displayName="Run"),
+    _call("Ready", "c2", invocationMessage="Run", toolInput="rm", options=[{"id": "o1"}]),
+)
+_FAILED = _after(_RUNNING, _failed("once"))
+_FAILED_AGAIN = _after(_FAILED, {"type": "chat/turnResume"}, _failed("twice"))
+_FIRST_FAILED = _after(INITIAL["chat"], _STARTED, _failed("at once"))
+_LEFT_OPEN = _after(_ASKING, _failed("with an open question"))
+
+_PLUGIN = {
+    "type": "plugin",
+    "id": "plugin",
+    "uri": "file:///p",
+    "name": "P",
+    "enablement": [{"kind": "session", "enabled": False}, {"kind": "global", "enabled": True}],
+    "children": [
+        {"type": "skill", "id": "skill", "uri": "file:///s", "name": "S"},
+        {
+            "type": "mcpServer",
+            "id": "inner",
+            "uri": "file:///m",
+            "name": "M",
+            "state": {"kind": "starting", "blocking": True},
+            "channel": "mcp://m",
+        },
+    ],
+}
+_FULL_SESSION = {
+    **INITIAL["session"],
+    "chats": [
+        {
+            "resource": f"ahp-chat:/{n}",
+            "title": n,
+            "status": 1,
+            "modifiedAt": "2026-10-01T00:00:00Z",
+        }
+        for n in "123"
+    ],
+    "defaultChat": "ahp-chat:/2",
+    "workingDirectories": ["file:///a", "file:///b", "file:///c"],
+    "customizations": [_PLUGIN],
+}
+
+#: Where a run begins.
+BEGINNINGS = {
+    "root": [INITIAL["root"]],
+    "session": [INITIAL["session"], _FULL_SESSION],
+    "chat": [
+        INITIAL["chat"],
+        _RUNNING,
+        _ASKING,
+        _WORKING,
+        _FAILED,
+        _FAILED_AGAIN,
+        _FIRST_FAILED,
+        _LEFT_OPEN,
+    ],
 }

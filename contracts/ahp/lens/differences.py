@@ -184,8 +184,9 @@ DIFFERENCES: Final = (
         what="a customization's `enabled` beside its `enablement`",
         newer="`enablement` alone",
         older="both, since builds of 0.8 before its release know only `enabled`; "
-        "`session/customizationToggled` carries both too, and is followed by "
-        "`session/customizationUpdated` with the whole entry. Either is taken from a client",
+        "`session/customizationToggled` carries both too, and of a plugin or "
+        "server is followed by `session/customizationUpdated` with the whole entry. Either is "
+        "taken from a client",
         source="0.8, changed: scoped enablement",
         speaks_from=(0, 8),
     ),

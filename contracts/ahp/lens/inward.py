@@ -4,7 +4,7 @@ from typing import Any
 
 from ..reducers.steps import list_in, objects
 from . import differences as rows
-from .shapes import Shapes, with_each, with_value, without
+from .shapes import Shapes, is_decided, with_each, with_value, without
 
 Json = dict[str, Any]
 
@@ -65,7 +65,7 @@ def _with_client(shapes: Shapes, said: Json) -> Json:
 def _customization(entry: Json) -> Json:
     entry = with_each(entry, "children", _customization)
     said = entry.get("enabled")
-    if entry.get("type") not in ("plugin", "mcpServer") or not isinstance(said, bool):
+    if not is_decided(entry) or not isinstance(said, bool):
         return entry
     entry = without(entry, ("enabled",))
     # On is what an entry without a decision is.

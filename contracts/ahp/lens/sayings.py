@@ -12,7 +12,7 @@ from typing import Any, Final
 from ..reducers.active_turn import open_request_of, parts_of, tool_call_of
 from ..reducers.steps import index_of, list_in, objects
 from . import differences as rows
-from .shapes import Shapes, is_enabled, with_each, with_value, without
+from .shapes import Shapes, is_decided, is_enabled, with_each, with_value, without
 
 Json = dict[str, Any]
 Saying = Callable[[Shapes, Json, Json, Json], list[Json]]
@@ -194,7 +194,7 @@ def _directory_replaced(shapes: Shapes, action: Json, before: Json, after: Json)
 def _toggled(shapes: Shapes, action: Json, before: Json, after: Json) -> list[Json]:
     container, entry = _entry(after, action["id"])
     said = _with_enabled(shapes, action, action if entry is None else entry)
-    if container is None or shapes.has(rows.ENABLEMENT):
+    if container is None or entry is None or shapes.has(rows.ENABLEMENT) or not is_decided(entry):
         return [said]
     whole = shapes.customization(container)
     return [said, {"type": "session/customizationUpdated", "customization": whole}]

@@ -136,7 +136,7 @@ class Shapes:
         if not self._enabled_differs:
             return entry
         entry = with_each(entry, "children", self.customization)
-        if entry.get("type") not in _DECIDED:
+        if not is_decided(entry):
             return entry
         if rows.ENABLEMENT in self._older:
             return {**without(entry, ("enablement",)), "enabled": is_enabled(entry)}
@@ -199,6 +199,11 @@ class Shapes:
             where = {"resource": block["resource"]} if "resource" in block else {}
             shown.append({**ended, **where, "type": "terminalComplete"})
         return said if len(shown) == len(content) else {**said, "content": shown}
+
+
+def is_decided(entry: Json) -> bool:
+    """Whether a customization carries decisions, and not a word of its own in every version."""
+    return entry.get("type") in _DECIDED
 
 
 def is_enabled(entry: Json) -> bool:
