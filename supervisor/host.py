@@ -36,6 +36,7 @@ from .sessions.session import Session
 from .sessions.settings import initial_settings
 from .sessions.stream import Stream
 from .sessions.turns import Happening
+from .sessions.watching import Watcher
 from .store.interface import ClientRecord, Store
 from .store.ledger import Ledger
 
@@ -67,6 +68,7 @@ class Host:
         stream: the numbers.
         root: the root channel.
         sessions, chats: by id.
+        watchers: who hears of chats beside their subscribers.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Host:
         )
         self.sessions: dict[str, Session] = {}
         self.chats: dict[str, Chat] = {}
+        self.watchers: list[Watcher] = []
         self._by_uri: dict[str, Channel] = {}
         self._creating: dict[str, trio.Event] = {}
         self._logs: dict[str, OutputLog] = {}
@@ -301,11 +304,13 @@ class Host:
         config: Json | None = None,
         progress_token: str | None = None,
         active_client: Json | None = None,
+        resume: str | None = None,
     ) -> Session:
         """Makes a session under the URI that its client chose; it becomes ready by itself.
 
         Waits for the agent's description, at most `catalogue_timeout_s`: no action
-        carries a schema, so a session has its settings from its first snapshot on.
+        carries a schema, so a session has its settings from its first snapshot on. With
+        `resume` its agent goes on with a conversation of its own, by the agent's id of it.
 
         Raises:
             AhpError: -32003 taken, -32002 no such agent, -32602 the URI or a setting does
@@ -338,6 +343,7 @@ class Host:
                 progress_token=progress_token,
             )
             self.sessions[name.id] = session
+            session.default_chat.agent_id = resume
         finally:
             del self._creating[name.id]
             made.set()
@@ -468,12 +474,16 @@ class Host:
         """A session made a chat."""
         self.chats[chat.id] = chat
         self._by_uri[chat.channel.uri] = chat.channel
+        for watcher in self.watchers:
+            watcher.chat_added(chat)
 
     def forget_chat(self, chat: Chat) -> None:
         """A session's chat is gone: nobody is subscribed to it any more."""
         self.chats.pop(chat.id, None)
         self._by_uri.pop(chat.channel.uri, None)
         self.ledger.store.remove_chat(chat.id)
+        for watcher in self.watchers:
+            watcher.chat_removed(chat)
         self.ledger.tell(chat.channel.subscriptions.clear)
         log = self._logs.pop(chat.id, None)
         if log is not None:

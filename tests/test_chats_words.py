@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from ahpd.contracts.ahp.actions import check_action
 from ahpd.contracts.chats import Attachment
-from ahpd.supervisor.wires.chats.messages import META_KEY, Extras, extras_of, message_of
+from ahpd.contracts.chats.names import MESSAGE_META_KEY as META_KEY
+from ahpd.supervisor.wires.chats.messages import Extras, extras_of, message_of
 from ahpd.supervisor.wires.chats.words import (
     AnswerFault,
     answers_of,

@@ -39,6 +39,9 @@ VariableName = Annotated[
     str, Matching(re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}"), "the name of a variable")
 ]
 
+#: Where an AHP message's `_meta` holds what only this wire knows of it.
+MESSAGE_META_KEY: Final = "agent-contracts"
+
 #: What names the agent of a workflow, which no call of its own opened.
 _WORKFLOW_AGENT: Final = "workflow-agent:"
 

@@ -14,6 +14,8 @@ import trio
 from attrs import frozen
 
 from ...contracts.ahp.reducers import reduce_chat
+from ...contracts.ahp.uris import is_valid_id
+from ...contracts.chats.names import MESSAGE_META_KEY
 from ...contracts.worker_wire import (
     Begin,
     ClientGone,
@@ -37,6 +39,7 @@ from .gathering import Gathering
 from .parked import parked_in, settling
 from .stream import Origin
 from .turns import TABLE, Happening, Phase, Step
+from .watching import Watched
 
 if TYPE_CHECKING:
     from .session import Session
@@ -78,7 +81,13 @@ class Chat:
         id: unique in the host.
         parent: the chat whose agent opened this one as a subagent's, if one did. Such
             a chat has no worker of its own and is read-only for clients.
+        beside: what a wire keeps of the chat beside its state. Replaced, never changed.
     """
+
+    conversation = Watched[Conversation | None]()
+    queue_paused = Watched[bool]()
+    agent_id = Watched[str | None]()
+    beside = Watched[Json]()
 
     def __init__(
         self,
@@ -107,10 +116,11 @@ class Chat:
         )
         self.gathering = Gathering(host.nursery, self.publish, self._gather_window_s)
         self.line = DispatchLine(host.nursery, self._take)
-        self.conversation: Conversation | None = None
+        self.conversation = None
         self._lives: list[Conversation] = []
         self.queue_paused = False
-        self.agent_id: str | None = None
+        self.agent_id = None
+        self.beside = {}
         self.rewind_at: str | None = None
         self.removed = False
         self.stopping = False
@@ -125,6 +135,7 @@ class Chat:
         self._misses: list[float] = []
         self._mentioned: set[str] = set()
         self._held_back: list[tuple[str, Any]] | None = None
+        self._steering: dict[str, Callable[[bool], None]] = {}
 
     def _gather_window_s(self) -> float:
         wished = [
@@ -268,7 +279,7 @@ class Chat:
 
     def start_turn(self, message: Json, *, queued_id: str | None = None) -> str:
         """Starts a turn of the host's making, from a queued or an initial message."""
-        turn_id = str(uuid4())
+        turn_id = self._reserved_turn(message) or str(uuid4())
         action = {
             "type": "chat/turnStarted",
             "turnId": turn_id,
@@ -278,6 +289,14 @@ class Chat:
         self.say(action if queued_id is None else {**action, "queuedMessageId": queued_id})
         self.begin(turn_id, message)
         return turn_id
+
+    def _reserved_turn(self, message: Json) -> str | None:
+        """The turn id that was promised for a message, unless it was spent meanwhile."""
+        meta = message.get("_meta")
+        carried = meta.get(MESSAGE_META_KEY) if isinstance(meta, dict) else None
+        promised = carried.get("turnId") if isinstance(carried, dict) else None
+        usable = isinstance(promised, str) and is_valid_id(promised)
+        return promised if usable and promised not in self._known_turns else None
 
     def settle_parked(self) -> None:
         """Answers everything that waits on a person as cancelled."""
@@ -337,14 +356,48 @@ class Chat:
         """Offers a steering message to the agent; what it does not take begins the next turn."""
 
         def heard(outcome: Outcome) -> None:
-            if isinstance(outcome, Taken) and outcome.accepted:
+            accepted = isinstance(outcome, Taken) and outcome.accepted
+            if accepted:
                 removed = {"type": "chat/pendingMessageRemoved", "kind": "steering", "id": id}
                 self.say(removed)
+            then = self._steering.pop(id, None)
+            if then is not None:
+                then(accepted)
 
         if self.worker is not None:
             self.worker.tell(
                 "turn.steer", Steer(id=id, text=message["text"], message=message), heard
             )
+
+    def when_steered(self, id: str, then: Callable[[bool], None]) -> Callable[[], object]:
+        """Calls `then` once with whether the agent took the steering message of that id, which
+        is about to be dispatched. Answers what is to be called if it is refused."""
+        self._steering[id] = then
+        return lambda: self._steering.pop(id, None)
+
+    def clear(self) -> None:
+        """Empties the thread, ends what runs of it, and lets go of the agent's conversation.
+
+        What waits on a person is settled and a running turn is cancelled first; the
+        queue, its pause and background work go too. The next message starts a new worker.
+        """
+        self.line.refuse_all("the chat was cleared")
+        if self.turn_id is not None:
+            self.happens(Happening.CANCEL)
+        for subagent in self.session.subagents_of(self):
+            self.session.remove_chat(subagent)
+        waiting = [("queued", one) for one in self.state.get("queuedMessages", [])]
+        if "steeringMessage" in self.state:
+            waiting.append(("steering", self.state["steeringMessage"]))
+        for kind, message in waiting:
+            removed = {"type": "chat/pendingMessageRemoved", "kind": kind}
+            self.say({**removed, "id": message["id"]})
+        for work in self.state.get("backgroundWork", []):
+            self.say({"type": "chat/backgroundWorkRemoved", "id": work["id"]})
+        self.queue_paused = False
+        self.agent_id = self.rewind_at = None
+        self.say({"type": "chat/truncated"})
+        self.replace_worker()
 
     # -- the worker -------------------------------------------------------------------
 

@@ -2,25 +2,23 @@
 
 Pure. What `chat.send` says and AHP has no place for (mentions, skills, the time it was
 queued, the turn reserved for it, where its attachments are kept) travels in the
-message's `_meta` under `META_KEY`; AHP's own attachments stand beside it for other
+message's `_meta` under `MESSAGE_META_KEY`; AHP's own attachments stand beside it for other
 clients. A message of an AHP client has no such entry: its attachments are read.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from attrs import frozen
 
 from ....contracts.ahp.uris import chat_uri, parse_channel
 from ....contracts.chats import Attachment, ShapeError, attachment_bytes, write
+from ....contracts.chats.names import MESSAGE_META_KEY as META_KEY
 from ....contracts.chats.shape import NonEmpty, Shape
 from ....contracts.shapes import structure
 from .words import file_uri, path_of, prose
 
 Json = dict[str, Any]
-
-#: Where a message's `_meta` holds what only this wire knows of it.
-META_KEY: Final = "agent-contracts"
 
 
 @frozen(kw_only=True)

@@ -1,0 +1,53 @@
+"""Watching every chat: for a wire that shows chats in words of its own, whoever is subscribed.
+
+A watcher subscribes to the channels for what actions say. Here it hears of chats
+that come and go, and of what no action says: the members that are `Watched`.
+"""
+
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, overload
+
+if TYPE_CHECKING:
+    from .chat import Chat
+
+T = TypeVar("T")
+
+_UNSET = object()
+
+
+class Watcher(Protocol):
+    """Who watches. Nothing here may wait or raise."""
+
+    def chat_added(self, chat: "Chat") -> None:
+        """A chat is there; nothing was published on its channel yet."""
+
+    def chat_changed(self, chat: "Chat") -> None:
+        """A `Watched` member of a chat is other now."""
+
+    def chat_removed(self, chat: "Chat") -> None:
+        """A chat is gone; the last action on its channel was published."""
+
+
+class Watched(Generic[T]):
+    """A member of a chat whose changes watchers hear of."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = f"_watched_{name}"
+
+    @overload
+    def __get__(self, chat: None, owner: type) -> "Watched[T]": ...
+
+    @overload
+    def __get__(self, chat: "Chat", owner: type) -> T: ...
+
+    def __get__(self, chat: "Chat | None", owner: type) -> "Watched[T] | T":
+        if chat is None:
+            return self
+        value: T = getattr(chat, self._name)
+        return value
+
+    def __set__(self, chat: "Chat", value: T) -> None:
+        before = getattr(chat, self._name, _UNSET)
+        setattr(chat, self._name, value)
+        if before is not _UNSET and before != value:
+            for watcher in chat.session.host.watchers:
+                watcher.chat_changed(chat)
