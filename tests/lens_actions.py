@@ -25,7 +25,7 @@ from ahp_actions import (
 from ahpd.contracts.ahp.reducers import REDUCERS
 
 _TURN = {"turnId": TURN_IDS}
-_OF_CALL = {**_TURN, "toolCallId": CALL_IDS}
+_OF_CALL = {"turnId": st.just("t1"), "toolCallId": CALL_IDS}
 _REFERENCE = shape({"uri": FOLDERS}, {"sizeHint": st.integers(0, 9)})
 _BLOCK = shape({"type": st.just("text"), "text": TEXT}) | shape(
     {"type": st.just("terminal"), "resource": FOLDERS, "title": TEXT},
