@@ -82,7 +82,8 @@ class Bounds:
 
     # Sessions and chats
 
-    max_sessions: int = _count(1000)
+    #: Those that are kept count too: what nobody looks at takes no more than its row.
+    max_sessions: int = _count(100_000)
     #: Sessions that may be created in any 60 s.
     sessions_per_minute: int = _count(120)
     max_chats_per_session: int = _count(100)
@@ -95,6 +96,9 @@ class Bounds:
     #: Envelopes kept for `reconnect`; what is older is answered with snapshots.
     replay_events: int = _count(10_000)
     replay_bytes: int = _count(64 * MIB)
+
+    #: Streamed text is kept within this time; everything else before it is told.
+    flush_window_ms: float = _time(100)
 
     # Workers
 

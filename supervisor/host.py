@@ -5,14 +5,16 @@ clients it admitted and the seats of those that are connected. Wires translate
 between a connection and the methods here; nothing here knows a wire.
 """
 
-import hashlib
+import heapq
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import structlog
 import trio
@@ -22,31 +24,40 @@ from ..contracts.ahp.absence import without_nulls
 from ..contracts.ahp.actions import ACTIONS, check_action, client_may_dispatch
 from ..contracts.ahp.errors import AhpError, ErrorCode
 from ..contracts.ahp.reducers import reduce_root
+from ..contracts.ahp.status import ERROR
 from ..contracts.ahp.uris import ROOT_URI, parse_channel
+from ..contracts.json import JsonError
 from .agents import Agents, AgentUnavailable
 from .bounds import Bounds
 from .configuration import AgentConfig
 from .processes.launcher import Launcher
+from .processes.marks import mark_of
 from .processes.output_log import OutputLog
 from .sessions.channel import Channel, Seat
 from .sessions.chat import Chat
-from .sessions.clock import now
+from .sessions.clock import now, unix_ms, unix_ms_of
 from .sessions.dispatch import Dispatched
+from .sessions.restoring import Catalogue, restore_session
 from .sessions.session import Session
 from .sessions.settings import initial_settings
 from .sessions.stream import Stream
 from .sessions.turns import Happening
 from .sessions.watching import Watcher
-from .store.interface import ClientRecord, Store
+from .store.interface import ClientRecord, Kept, SessionRow, Store, StoreError, Unreadable
 from .store.ledger import Ledger
 
 Json = dict[str, Any]
+
+_log = structlog.get_logger()
 
 #: A client that holds all turns of every chat it is subscribed to.
 EMPTY: Mapping[str, Set[str]] = MappingProxyType({})
 
 #: How long burying the dead may take after a graceful stop, of `stop_timeout_s`.
 BURIAL_SHARE = 0.8
+
+#: The sessions that a beginning of an id can mean are looked at up to so many.
+MAX_MEANT = 11
 
 
 @frozen(kw_only=True)
@@ -60,6 +71,16 @@ class Admitted:
     """The turns it held of each chat of which it did not hold all; None: too many to remember."""
 
 
+@frozen(kw_only=True)
+class Listed:
+    """A session in the list."""
+
+    id: str
+    modified_at: str
+    summary: Callable[[], Json]
+    """Its row."""
+
+
 class Host:
     """Everything that outlives a connection. Made by `open_host`.
 
@@ -67,7 +88,8 @@ class Host:
         nursery: what runs as long as the host does.
         stream: the numbers.
         root: the root channel.
-        sessions, chats: by id.
+        sessions, chats: those in memory, by id.
+        kept: the sessions that are not, until somebody names them (`wake`).
         watchers: who hears of chats beside their subscribers.
     """
 
@@ -77,7 +99,7 @@ class Host:
         nursery: trio.Nursery,
         launcher: Launcher,
         ledger: Ledger,
-        first_seq: int,
+        kept: Kept,
         bounds: Bounds,
         agents: Mapping[str, AgentConfig],
         agent_path: Sequence[str],
@@ -90,24 +112,29 @@ class Host:
         self.state_dir = state_dir
         self.stopping = False
         self.stream = Stream(
-            first_seq=first_seq, max_events=bounds.replay_events, max_bytes=bounds.replay_bytes
+            first_seq=kept.next_seq,
+            max_events=bounds.replay_events,
+            max_bytes=bounds.replay_bytes,
+            reserve=ledger.store.put_seq,
         )
         self.sessions: dict[str, Session] = {}
         self.chats: dict[str, Chat] = {}
         self.watchers: list[Watcher] = []
+        self.kept = Catalogue(kept)
+        self._cut_off_ms = kept.committed_ms
+        self._waking: dict[str, trio.Event] = {}
         self._by_uri: dict[str, Channel] = {}
         self._creating: dict[str, trio.Event] = {}
         self._logs: dict[str, OutputLog] = {}
         self._seats: dict[int, Seat] = {}
         self._admitted: OrderedDict[str, Admitted] = OrderedDict()
         self._created_s: deque[float] = deque(maxlen=bounds.sessions_per_minute)
-        self._mark = hashlib.sha256(str(state_dir.resolve()).encode()).hexdigest()[:16]
         self.agents = Agents(
             agents,
             launcher=launcher,
             bounds=bounds,
             nursery=nursery,
-            mark=self._mark,
+            mark=mark_of(state_dir),
             agent_path=agent_path,
             log_of=self.log_of,
             on_change=self._agents_changed,
@@ -115,12 +142,23 @@ class Host:
         self.root = Channel(
             uri=ROOT_URI,
             family="root",
-            state={"agents": self.agents.infos(), "activeSessions": 0},
+            state={"agents": self.agents.infos(), "activeSessions": self.session_count},
             owner_id="",
             reduce=reduce_root,
             stream=self.stream,
             ledger=ledger,
         )
+        self._remember_clients(kept.clients)
+
+    @property
+    def session_count(self) -> int:
+        """How many sessions there are, in memory or not."""
+        return len(self.sessions) + len(self.kept.rows)
+
+    @property
+    def chat_count(self) -> int:
+        """How many chats there are, in memory or not."""
+        return len(self.chats) + self.kept.chat_count
 
     # -- names ------------------------------------------------------------------------
 
@@ -157,6 +195,7 @@ class Host:
         name = parse_channel(uri)
         session = self.sessions.get(name.id) if name and name.family == "session" else None
         if session is None:
+            self._hold_readable(uri)
             raise AhpError(ErrorCode.SESSION_NOT_FOUND, f"There is no session {uri[:200]}.")
         return session
 
@@ -169,6 +208,7 @@ class Host:
         channel = self.resolve(uri)
         chat = self.owner_of(channel) if channel is not None else None
         if not isinstance(chat, Chat):
+            self._hold_readable(uri)
             raise AhpError(ErrorCode.RESOURCE_NOT_FOUND, f"There is no chat {uri[:200]}.")
         return chat
 
@@ -202,6 +242,96 @@ class Host:
         ]
         return [*sessions, *chats] if wanted else []
 
+    # -- what is only kept --------------------------------------------------------------
+
+    def asleep(self, uri: str) -> bool:
+        """Whether a URI names something that has to be woken before it is there."""
+        return self.resolve(uri) is None and self.kept.session_named(uri) is not None
+
+    async def wake(self, uri: str) -> None:
+        """Brings the session that a URI names, or of which it names a chat, into memory."""
+        if self.asleep(uri):
+            id = self.kept.session_named(uri)
+            if id is not None:
+                await self._restore(id)
+
+    async def wake_meant(self, given: str) -> None:
+        """Brings into memory what a person may mean; for `find`."""
+        name = parse_channel(given) if ":" in given else None
+        wanted = name.id if name is not None else unquote(given)
+        if not wanted:
+            return
+        meant = list(islice(dict.fromkeys(self.kept.meant(wanted)), MAX_MEANT))
+        for id in meant:
+            await self._restore(id)
+
+    async def _restore(self, id: str) -> None:
+        waking = self._waking.get(id)
+        if waking is not None:
+            await waking.wait()
+            return
+        if id not in self.kept.rows or id in self.kept.unreadable:
+            return
+        woken = self._waking[id] = trio.Event()
+        try:
+            kept = await self.ledger.store.session(id)
+            if kept is not None and id in self.kept.rows:
+                session = restore_session(self, kept, self._cut_off_ms)
+                self.kept.take(id)
+                self.kept.unreadable.update(kept.unreadable)
+                self.sessions[id] = session
+                for chat in session.chats.values():
+                    self.add_chat(chat)
+        except Unreadable as error:
+            self._note_unreadable(id, str(error))
+        except Exception as error:
+            # What is kept has not the shape that it had: this session's loss and no other's.
+            _log.exception("a kept session cannot be brought back", session=id)
+            what = f"{type(error).__name__}: {error}"[:200]
+            self._note_unreadable(id, f"The session {id} cannot be brought back ({what}).")
+        finally:
+            del self._waking[id]
+            woken.set()
+
+    def _note_unreadable(self, id: str, why: str) -> None:
+        _log.error("a kept session cannot be read", session=id, why=why)
+        self.kept.unreadable[id] = why
+
+    def unreadable(self, uri: str) -> str | None:
+        """Why what a URI names is kept and cannot be read; None when that is not so."""
+        if not self.kept.unreadable:
+            return None
+        name = parse_channel(uri)
+        for id in (name.id if name is not None else None, self.kept.session_named(uri)):
+            if id is not None and id in self.kept.unreadable:
+                return self.kept.unreadable[id]
+        return None
+
+    def _hold_readable(self, uri: str) -> None:
+        why = self.unreadable(uri)
+        if why is not None:
+            raise AhpError(ErrorCode.INTERNAL_ERROR, why)
+
+    def hold_keeping(self) -> None:
+        """Refuses what would have to be kept, while nothing can be.
+
+        Raises:
+            AhpError: -32603, why nothing can be kept.
+        """
+        if self.ledger.refusing is not None:
+            raise AhpError(ErrorCode.INTERNAL_ERROR, _cannot_keep(self.ledger.refusing))
+
+    async def end_what_was_cut_off(self, ids: Sequence[str]) -> None:
+        """Ends the turns that an earlier life of the host left running, parked requests first."""
+        for id in ids:
+            await self._restore(id)
+            session = self.sessions.get(id)
+            if session is None:
+                continue
+            # A subagent's first: its parent's end would end it as one whose worker died.
+            for chat in sorted(session.chats.values(), key=lambda held: held.parent is None):
+                chat.happens(Happening.RESTORED)
+
     # -- seats ------------------------------------------------------------------------
 
     def take_seat(self, seat: Seat) -> Seat | None:
@@ -234,9 +364,28 @@ class Host:
             last_seen_s=trio.current_time(),
             windows=windows,
         )
-        while len(self._admitted) > self.bounds.admitted_clients:
-            self._admitted.popitem(last=False)
+        self._forget_clients()
         self.ledger.store.put_client(ClientRecord(id=client_id, version=version, last_seen=now()))
+
+    def _remember_clients(self, records: Sequence[ClientRecord]) -> None:
+        """Those who were admitted in an earlier life may reconnect; what they missed is lost."""
+        for record in records:
+            age_s = (unix_ms() - (unix_ms_of(record.last_seen) or 0)) / 1000
+            if age_s < self.bounds.admitted_days * 86_400:
+                self._admitted[record.id] = Admitted(
+                    client_id=record.id,
+                    version=record.version,
+                    last_seen_s=trio.current_time() - max(0, age_s),
+                    windows=None,
+                )
+            else:
+                self.ledger.store.remove_client(record.id)
+        self._forget_clients()
+
+    def _forget_clients(self) -> None:
+        while len(self._admitted) > self.bounds.admitted_clients:
+            forgotten, _ = self._admitted.popitem(last=False)
+            self.ledger.store.remove_client(forgotten)
 
     def admitted(self, client_id: str) -> Admitted | None:
         """What is remembered of a client, if anything still is."""
@@ -248,9 +397,10 @@ class Host:
 
     def notify(self, method: str, params: Json) -> None:
         """Sends a notification of the root channel to everyone who is subscribed to it."""
+        subscriptions = list(self.root.subscriptions.values())
 
         def telling() -> None:
-            for subscription in list(self.root.subscriptions.values()):
+            for subscription in subscriptions:
                 subscription.seat.send_notification(
                     method, {"channel": subscription.spelling, **params}
                 )
@@ -286,6 +436,8 @@ class Host:
             return f"there is no action {str(kind)[:80]}"
         if self.stopping:
             return "the host is stopping"
+        if self.ledger.refusing is not None:
+            return _cannot_keep(self.ledger.refusing)
         if not client_may_dispatch(kind):
             return f"{kind} is not a client's to say"
         if kind.partition("/")[0] != channel.family:
@@ -319,7 +471,7 @@ class Host:
         name = parse_channel(uri)
         if name is None or name.family != "session":
             raise AhpError(ErrorCode.INVALID_PARAMS, f"{uri[:200]} names no session.")
-        if name.id in self.sessions or name.id in self.chats or name.id in self._creating:
+        if self.has(name.id) or name.id in self._creating:
             raise AhpError(ErrorCode.SESSION_ALREADY_EXISTS, f"There is a session {uri[:200]}.")
         agent = provider or self.agents.default
         if agent is None or agent not in self.agents.by_name:
@@ -327,13 +479,15 @@ class Host:
             raise AhpError(
                 ErrorCode.PROVIDER_NOT_FOUND, f"There is no agent {agent}; there are: {known}."
             )
+        self.hold_keeping()
         self._hold_rate()
         made = self._creating[name.id] = trio.Event()
         try:
             settings, fault = await self._settings_for(agent, config or {})
             if self.stopping:
                 raise AhpError(ErrorCode.INTERNAL_ERROR, "The host is stopping.")
-            session = Session(
+            self.hold_keeping()
+            session = Session.create(
                 self,
                 id=name.id,
                 spelling=uri,
@@ -350,7 +504,6 @@ class Host:
         if active_client is not None:
             offered = {"type": "session/activeClientSet", "activeClient": active_client}
             session.say(without_nulls(offered))
-        self.ledger.store.put_session(session.record())
         self._count_sessions()
         self.notify("root/sessionAdded", {"summary": session.summary()})
         if fault is not None:
@@ -358,6 +511,10 @@ class Host:
         else:
             session.default_chat.start_worker()
         return session
+
+    def has(self, id: str) -> bool:
+        """Whether a session or a chat of that id is there, in memory or not."""
+        return id in self.sessions or id in self.chats or self.kept.has(id)
 
     def being_created(self, uri: str) -> trio.Event | None:
         """For a session, or its default chat, that is just being made: set when it is there.
@@ -412,11 +569,13 @@ class Host:
         name = parse_channel(uri)
         if name is None or name.family != "chat":
             raise AhpError(ErrorCode.INVALID_PARAMS, f"{uri[:200]} names no chat.")
-        if name.id in self.chats or name.id in self.sessions:
+        self.hold_keeping()
+        if self.has(name.id):
             raise AhpError(ErrorCode.ALREADY_EXISTS, f"There is a chat {uri[:200]}.")
         if session.failed:
             raise AhpError(ErrorCode.INVALID_PARAMS, "The session could not be created.")
-        described = self.agents.by_name[session.agent].description
+        agent = self.agents.by_name.get(session.agent)
+        described = agent.description if agent is not None else None
         capabilities = (described.capabilities if described else None) or {}
         if "multipleChats" not in capabilities:
             raise AhpError(
@@ -440,16 +599,42 @@ class Host:
             session.remove_chat(chat)
         return [chat]
 
-    def listed(self) -> list[Session]:
-        """Every session, newest change first; their rows were told as they are."""
+    def listed(self) -> Iterator[Listed]:
+        """Every session, newest change first; their rows were told as they are.
+
+        Only for going through without a pause.
+        """
         for session in self.sessions.values():
             session.row.flush()
-        return sorted(
-            self.sessions.values(), key=lambda held: (held.modified_at, held.id), reverse=True
+
+        def key(listed: Listed) -> tuple[str, str]:
+            return listed.modified_at, listed.id
+
+        awake = [
+            Listed(id=held.id, modified_at=held.modified_at, summary=held.summary)
+            for held in self.sessions.values()
+        ]
+        asleep = (
+            Listed(id=row.id, modified_at=row.modified_at, summary=partial(_kept_summary, row))
+            for row in self.kept.rows.values()
         )
+        return heapq.merge(sorted(awake, key=key, reverse=True), asleep, key=key, reverse=True)
+
+    def remove_unreadable(self, uri: str) -> bool:
+        """Removes a kept session that cannot be read; False when a URI names none."""
+        id = self.kept.session_named(uri)
+        if id is None or id not in self.kept.unreadable:
+            return False
+        summary = _kept_summary(self.kept.rows[id])
+        self.kept.take(id)
+        del self.kept.unreadable[id]
+        self.ledger.store.remove_session(id)
+        self._count_sessions()
+        self.notify("root/sessionRemoved", {"session": summary["resource"]})
+        return True
 
     def _hold_rate(self) -> None:
-        if len(self.sessions) >= self.bounds.max_sessions:
+        if self.session_count >= self.bounds.max_sessions:
             raise AhpError(
                 ErrorCode.INVALID_PARAMS, f"The host has {self.bounds.max_sessions} sessions."
             )
@@ -462,7 +647,7 @@ class Host:
         created.append(at_s)
 
     def _count_sessions(self) -> None:
-        count = len(self.sessions)
+        count = self.session_count
         self.root.publish({"type": "root/activeSessionsChanged", "activeSessions": count})
 
     def _agents_changed(self) -> None:
@@ -487,7 +672,15 @@ class Host:
         self.ledger.tell(chat.channel.subscriptions.clear)
         log = self._logs.pop(chat.id, None)
         if log is not None:
-            self.nursery.start_soon(_close_log_after, chat, log)
+            self.nursery.start_soon(self._remove_log_after, chat, log)
+
+    async def _remove_log_after(self, chat: Chat, log: OutputLog) -> None:
+        for life in chat.lives:
+            await life.ended.wait()
+        log.close()
+        # A newer chat of that id writes to the same file.
+        if chat.id not in self._logs:
+            log.remove()
 
     def log_of(self, id: str) -> OutputLog:
         """The log of a chat or of an agent's catalogue worker."""
@@ -514,13 +707,20 @@ class Host:
         with trio.move_on_after(self.bounds.stop_timeout_s * BURIAL_SHARE):
             for life in [life for chat in self.chats.values() for life in chat.lives]:
                 await life.ended.wait()
-            await self.ledger.store.commit()
+            await self.ledger.settle()
 
 
-async def _close_log_after(chat: Chat, log: OutputLog) -> None:
-    for life in chat.lives:
-        await life.ended.wait()
-    log.close()
+def _kept_summary(row: SessionRow) -> Json:
+    try:
+        return row.summary
+    except JsonError:
+        uri = f"ahp-session:/{quote(row.id, safe='')}"
+        unread = {"resource": uri, "provider": "", "title": "", "status": ERROR}
+        return {**unread, "createdAt": row.modified_at, "modifiedAt": row.modified_at}
+
+
+def _cannot_keep(why: str) -> str:
+    return f"The host cannot keep anything at the moment: {why}."
 
 
 @asynccontextmanager
@@ -533,27 +733,37 @@ async def open_host(
     agent_path: Sequence[str],
     state_dir: Path,
 ) -> AsyncIterator[Host]:
-    """A running host. On leaving it is stopped gracefully, then whatever is left is cancelled."""
+    """A running host. On leaving it is stopped gracefully, then whatever is left is cancelled.
+
+    What an earlier life left running is ended before it is there.
+
+    Raises:
+        StoreError: what is kept cannot be opened.
+    """
     kept = await store.open()
-    ledger = Ledger(store)
+    ledger = Ledger(store, flush_window_s=bounds.flush_window_ms / 1000)
     async with trio.open_nursery() as nursery:
         host = Host(
             nursery=nursery,
             launcher=launcher,
             ledger=ledger,
-            first_seq=kept.next_seq,
+            kept=kept,
             bounds=bounds,
             agents=agents,
             agent_path=agent_path,
             state_dir=state_dir,
         )
         nursery.start_soon(ledger.run)
+        await host.end_what_was_cut_off(kept.cut_off)
         nursery.start_soon(host.agents.describe_all)
         try:
             yield host
         finally:
             with trio.CancelScope(shield=True):
                 await host.stop()
-                await store.close()
+                try:
+                    await store.close()
+                except StoreError as error:
+                    _log.error("not everything could be kept", why=str(error))
             nursery.cancel_scope.cancel()
-    structlog.get_logger().info("host stopped", sessions=len(host.sessions))
+    _log.info("host stopped", sessions=host.session_count)

@@ -93,8 +93,8 @@ class Operations:
                 AgentStatus(name=agent.name, fault=_cut(agent.fault, MAX_FAULT_CHARS))
                 for agent in host.agents.by_name.values()
             ],
-            sessions=len(host.sessions),
-            chats=len(host.chats),
+            sessions=host.session_count,
+            chats=host.chat_count,
             connections=around.connections(),
             workers=len(self._conversations()) + len(host.agents.workers()),
         )
@@ -132,6 +132,7 @@ class Operations:
         Raises:
             OperationRefused: nothing or too much has that name, or it does not die.
         """
+        await self._host.wake_meant(id)
         found = self._find(id)
         if isinstance(found, Session):
             chats = list(found.chats.values())
@@ -154,6 +155,7 @@ class Operations:
             OperationRefused: nothing or too much has that name, it has no process of
                 its own, or that does not die.
         """
+        await self._host.wake_meant(id)
         chat = self._chat(id)
         if chat.parent is not None:
             raise OperationRefused(
@@ -171,12 +173,13 @@ class Operations:
         count = await self._buried(chat.id, lives)
         return Restarted(session=chat.session.id, chat=chat.id, processes=count)
 
-    def log_of(self, id: str) -> tuple[str | None, OutputLog]:
+    async def log_of(self, id: str) -> tuple[str | None, OutputLog]:
         """A chat's id and its log; None and the catalogue's log for the name of an agent.
 
         Raises:
             OperationRefused: nothing or too much has that name.
         """
+        await self._host.wake_meant(id)
         if id in self._host.agents.by_name and not self._host.find(id):
             return None, self._host.log_of(f"catalogue/{id}")
         chat = self._chat(id)

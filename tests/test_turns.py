@@ -1,6 +1,6 @@
 """The chat's turn machine: its table, and each cell of "A turn always ends" in a live host.
 
-(What a host finds after it was itself killed comes with the store that survives it.)
+(What a host finds after it was itself killed is in `test_restart`.)
 """
 
 import os
@@ -28,6 +28,7 @@ ENDING = {
     Happening.WORKER_DIED,
     Happening.KILLED,
     Happening.HOST_STOPS,
+    Happening.RESTORED,
 }
 #: Where in its cell a step may stand: settle, end, the queue, the worker, the catalogue.
 RANK: Mapping[Step, int] = {

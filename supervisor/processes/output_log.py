@@ -142,6 +142,14 @@ class OutputLog:
         self._close_file()
         self._tell_changed()
 
+    def remove(self) -> None:
+        """Removes a closed log's files."""
+        for path in (self.path, self._older):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                self._tell_refused(error)
+
     def _close_file(self) -> None:
         if self._fd is not None:
             os.close(self._fd)

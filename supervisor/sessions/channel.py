@@ -5,7 +5,7 @@ twice: taking a snapshot, subscribing and publishing never wait, so they cannot
 interleave, and a subscription passes over numbers up to its snapshot's.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from attrs import define, field
@@ -61,6 +61,8 @@ class Channel:
     reduce: Reducer
     stream: Stream
     ledger: Ledger
+    keep: Callable[[Envelope], None] = lambda envelope: None
+    """Writes down what an action changed; called before anybody is told of it."""
     flush: Callable[[], None] = lambda: None
     """Publishes what is being gathered; called before anybody looks at the state."""
     view: Callable[[], Json] | None = None
@@ -75,7 +77,7 @@ class Channel:
         return self.stream.seq
 
     def publish(self, action: Json, origin: Origin | None = None) -> Envelope | None:
-        """Applies an action, numbers it and sends it to every subscriber.
+        """Applies an action, numbers it, keeps it and sends it to everybody who is subscribed now.
 
         Answers None, and spends no number, when it changes nothing.
         """
@@ -85,7 +87,12 @@ class Channel:
             return None
         self.state = reduced
         envelope = self.stream.number(self.uri, action, origin, before=before, after=reduced)
-        self.ledger.tell(lambda: self._deliver(envelope))
+        self.keep(envelope)
+        subscriptions = list(self.subscriptions.values())
+        if subscriptions:
+            self.ledger.tell(lambda: _deliver(envelope, subscriptions))
+        else:
+            envelope.delivered()
         return envelope
 
     def subscribe(self, seat: Seat, spelling: str, **preferences: Any) -> Subscription:
@@ -110,8 +117,10 @@ class Channel:
         """The seat's subscription to this channel."""
         return self.subscriptions.get(id(seat))
 
-    def _deliver(self, envelope: Envelope) -> None:
-        for subscription in list(self.subscriptions.values()):
-            if envelope.server_seq > subscription.from_seq:
-                subscription.seat.send_envelope(envelope, subscription)
-        envelope.delivered()
+
+def _deliver(envelope: Envelope, subscriptions: Sequence[Subscription]) -> None:
+    # Those of the moment in which it was published: who subscribed since then has it in a
+    # snapshot, which is sent after this; who subscribed again is still owed an echo.
+    for subscription in subscriptions:
+        subscription.seat.send_envelope(envelope, subscription)
+    envelope.delivered()

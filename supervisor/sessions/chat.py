@@ -37,7 +37,7 @@ from .conversation import Conversation, Outcome
 from .dispatch import Dispatched, DispatchLine
 from .gathering import Gathering
 from .parked import parked_in, settling
-from .stream import Origin
+from .stream import Envelope, Origin
 from .turns import TABLE, Happening, Phase, Step
 from .watching import Watched
 
@@ -48,6 +48,22 @@ Json = dict[str, Any]
 
 #: What a worker may say before it answers whether it takes a turn up again.
 MAX_HELD_BACK = 1000
+
+#: A running turn's actions are kept one by one, and the chat is written down anew when they
+#: come to so many bytes; to twice as many the next time, so that a long turn costs its size.
+JOURNAL_BYTES = 256 * 1024
+
+#: Streamed text: told before it is kept, and kept within the flush window.
+_MAY_LAG = frozenset(
+    {
+        "chat/delta",
+        "chat/reasoning",
+        "chat/responsePart",
+        "chat/toolCallDelta",
+        "chat/toolCallContentChanged",
+        "chat/usage",
+    }
+)
 
 #: Misses that are not counted, such as actions of families that are not served, of which
 #: each is written down once: an agent that says ever new ones must not fill the log.
@@ -112,6 +128,7 @@ class Chat:
             reduce=reduce_chat,
             stream=host.stream,
             ledger=host.ledger,
+            keep=self._keep_action,
             flush=self.flush,
         )
         self.gathering = Gathering(host.nursery, self.publish, self._gather_window_s)
@@ -131,7 +148,9 @@ class Chat:
         self._stopwatch = Stopwatch()
         self._to_begin: TurnToBegin | None = None
         self._to_cancel: str | None = None
-        self._kept_turns = 0
+        self._kept_turns: list[Json] = []
+        self._journal_bytes = 0
+        self._journal_limit = JOURNAL_BYTES
         self._misses: list[float] = []
         self._mentioned: set[str] = set()
         self._held_back: list[tuple[str, Any]] | None = None
@@ -194,7 +213,10 @@ class Chat:
             id=self.id,
             session=self.session.id,
             uri=self.channel.uri,
+            parent=self.parent.id if self.parent is not None else None,
+            tool_call_id=self.tool_call_id,
             agent_id=self.agent_id,
+            rewind_at=self.rewind_at,
             queue_paused=self.queue_paused,
             turn_count=len(self.state["turns"]),
             head=head,
@@ -221,7 +243,7 @@ class Chat:
         self.gathering.flush()
 
     def after_change(self, action: Json) -> None:
-        """Remembers what the action opened, keeps the chat, and lets the session mirror it."""
+        """Remembers what the action opened, and lets the session mirror it."""
         kind = action["type"]
         if kind == "chat/turnStarted":
             self._known_turns.add(action["turnId"])
@@ -230,19 +252,54 @@ class Chat:
             self._known_requests.add(action["toolCallId"])
         elif kind == "chat/inputRequested":
             self._known_requests.add(action["request"]["id"])
-        self._keep()
         self.session.chat_changed(self, kind)
 
-    def _keep(self) -> None:
+    def _keep_action(self, envelope: Envelope) -> None:
+        """Keeps what an action changed, before anybody is told of it."""
+        if self.removed:
+            return
+        size = len(envelope.action_json)
+        if self.turn_id is None:
+            self._journal_limit = JOURNAL_BYTES
+            self.keep()
+        elif self._journal_bytes + size > self._journal_limit:
+            self._journal_limit *= 2
+            self.keep()
+        else:
+            self._journal_bytes += size
+            may_lag = envelope.origin is None and envelope.action["type"] in _MAY_LAG
+            store = self.session.host.ledger.store
+            store.add_action(self.id, envelope.action_json, may_lag=may_lag)
+
+    def keep(self) -> None:
+        """Writes the chat down as it is now: its head, and the turns that are other than kept."""
         if self.removed:
             return
         store = self.session.host.ledger.store
-        turns = self.state["turns"]
-        self._kept_turns = min(self._kept_turns, len(turns))
-        while self._kept_turns < len(turns):
-            store.put_turn(self.id, self._kept_turns, turns[self._kept_turns])
-            self._kept_turns += 1
+        turns, kept = self.state["turns"], self._kept_turns
+        if turns is not kept:
+            pairs = enumerate(zip(turns, kept, strict=False))
+            same = min(len(turns), len(kept))
+            first = next((number for number, (new, old) in pairs if new is not old), same)
+            for number in range(first, len(turns)):
+                store.put_turn(self.id, number, turns[number])
+            self._kept_turns = turns
         store.put_chat(self.record())
+        self._journal_bytes = 0
+
+    def restored(self, record: ChatRecord, turns: list[Json], ran_ms: float) -> None:
+        """Takes what is kept beside the state, in place of what a new chat begins with.
+
+        Args:
+            turns: the ended turns as they are kept.
+            ran_ms: how long the turn that was cut off had run.
+        """
+        self.agent_id = record.agent_id
+        self.rewind_at = record.rewind_at
+        # Nothing begins by itself in a new life: what waits, waits for a person's next message.
+        self.queue_paused = record.queue_paused or bool(self.state.get("queuedMessages"))
+        self._kept_turns = turns
+        self._stopwatch = Stopwatch(ran_ms)
 
     def happens(self, happening: Happening, facts: Facts | None = None) -> None:
         """Takes the steps that the table names for this happening in this phase."""
@@ -321,6 +378,7 @@ class Chat:
             self.settle_parked()
             self.end_turn_with_error(error_type, message)
             self.queue_paused = True
+            self.keep()
 
     def client_left(self, client_id: str, *, was_active: bool) -> None:
         """A client left: the tool calls that it ran fail, and the agent hears of a client that
@@ -492,7 +550,7 @@ class Chat:
         self.rewind_at = None
         if created.agent_id is not None:
             self.agent_id = created.agent_id
-        self._keep()
+        self.keep()
         self.session.on_created(self, created)
         self._advance()
 
@@ -589,7 +647,7 @@ class Chat:
 
     def _step_pause_queue(self, facts: Facts) -> None:
         self.queue_paused = True
-        self._keep()
+        self.keep()
 
     def _step_begin_turn(self, facts: Facts) -> None:
         if facts.dispatched is not None:

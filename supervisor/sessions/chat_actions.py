@@ -208,6 +208,7 @@ def _truncated(chat: "Chat", dispatched: "Dispatched") -> None:
         if chat.rewind_at is None:
             # Nothing is left to go on from: the next worker starts a conversation of its own.
             chat.agent_id = None
+        chat.keep()
         chat.replace_worker()
 
 

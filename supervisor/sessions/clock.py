@@ -18,6 +18,13 @@ def unix_ms() -> int:
     return int(datetime.now(UTC).timestamp() * 1000)
 
 
+def unix_ms_of(text: str) -> int | None:
+    """Milliseconds since the Unix epoch of a moment as AHP writes it; None for no moment."""
+    if not is_timestamp(text):
+        return None
+    return int(datetime.fromisoformat(text).timestamp() * 1000)
+
+
 def format_time(moment: datetime) -> str:
     """A moment as AHP writes it."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -35,10 +42,14 @@ def is_timestamp(text: str) -> bool:
 
 
 class Stopwatch:
-    """How long something has run, by a clock that nobody sets back."""
+    """How long something has run, by a clock that nobody sets back.
 
-    def __init__(self) -> None:
-        self._started_s = trio.current_time()
+    Args:
+        elapsed_ms: how long it had run already, in an earlier life of the host.
+    """
+
+    def __init__(self, elapsed_ms: float = 0) -> None:
+        self._started_s = trio.current_time() - elapsed_ms / 1000
 
     @property
     def elapsed_ms(self) -> int:

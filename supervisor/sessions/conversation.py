@@ -29,7 +29,7 @@ from ...contracts.worker_wire import (
 from ..bounds import Bounds
 from ..processes.launcher import Exit, Launcher, LaunchError, LaunchSpec, WorkerProcess
 from ..processes.output_log import OutputLog
-from ..processes.pace import Pace
+from ..processes.pace import Gate, Pace
 from ..processes.worker_client import Asked, WorkerClient, WorkerFault, WorkerGone, WorkerRefused
 from ..processes.worker_port import OutboxFull, WorkerPort
 
@@ -81,6 +81,7 @@ class Conversation:
         bounds: Bounds,
         log: OutputLog,
         listener: Listener,
+        gate: Gate | None = None,
     ) -> None:
         self._launcher = launcher
         self._plan = plan
@@ -104,7 +105,7 @@ class Conversation:
         self.processes_ended = 0
         """How many processes its tree came to, when `ended` is set."""
         self.started_s = trio.current_time()
-        self.pace = Pace(bounds.actions_per_s, bounds.actions_burst)
+        self.pace = Pace(bounds.actions_per_s, bounds.actions_burst, gate)
         """What of this worker goes on to clients is spent from it."""
 
     @property

@@ -73,7 +73,8 @@ class Dispatched:
         )
         held = self.channel.subscription_of(self.seat)
         spelling = held.spelling if held is not None else self.spelling
-        self.channel.ledger.tell(lambda: self.seat.send_answer(envelope, spelling))
+        # It says nothing new: either it was refused or it changed nothing.
+        self.channel.ledger.answer(lambda: self.seat.send_answer(envelope, spelling))
 
     def _once(self) -> None:
         if self.answered:

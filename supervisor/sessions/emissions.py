@@ -38,7 +38,9 @@ def on_event(chat: "Chat", name: str, payload: Any) -> None:
             chat.on_turn_over(payload.turn_id)
         case AgentId():
             if len(payload.agent_id) <= MAX_AGENT_ID_CHARS:
-                chat.agent_id = payload.agent_id
+                if payload.agent_id != chat.agent_id:
+                    chat.agent_id = payload.agent_id
+                    chat.keep()
             else:
                 chat.missed("well-formed", "agent_id() is too long to be kept")
         case SubagentOpened():

@@ -65,19 +65,50 @@ class Session:
         id: str,
         spelling: str,
         agent: str,
-        directories: list[str],
-        settings: Json | None,
-        progress_token: str | None = None,
+        state: Json,
+        created_at: str,
     ) -> None:
         self.host = host
         self.id = id
         self.spelling = spelling
         self.agent = agent
-        self.created_at = now()
-        self.modified_at = self.created_at
+        self.created_at = created_at
+        self.modified_at = created_at
         self.titled_by_person = False
         self.removed = False
-        self.progress_token = progress_token
+        self.progress_token: str | None = None
+        self.channel = Channel(
+            uri=spelling,
+            family="session",
+            owner_id=id,
+            state=state,
+            reduce=reduce_session,
+            stream=host.stream,
+            ledger=host.ledger,
+            keep=lambda envelope: self.keep(),
+            view=lambda: self.state,
+        )
+        self.line = DispatchLine(host.nursery, lambda given: session_actions.take(self, given))
+        self.chats: dict[str, Chat] = {}
+        self._disposed_subagents: set[str] = set()
+        self.default_chat: Chat
+        """There as soon as the session is: `create` and `restore` see to it."""
+        self._told: Json = {}
+        self.row = RowNews(host.nursery, self._tell_summary)
+
+    @classmethod
+    def create(
+        cls,
+        host: "Host",
+        *,
+        id: str,
+        spelling: str,
+        agent: str,
+        directories: list[str],
+        settings: Json | None,
+        progress_token: str | None = None,
+    ) -> "Session":
+        """A new session with its default chat; nothing is told of it yet."""
         state: Json = {
             "provider": agent,
             "title": "",
@@ -90,25 +121,23 @@ class Session:
             state["workingDirectories"] = directories
         if settings is not None:
             state["config"] = settings
-        self.channel = Channel(
-            uri=spelling,
-            family="session",
-            owner_id=id,
-            state=state,
-            reduce=reduce_session,
-            stream=host.stream,
-            ledger=host.ledger,
-            view=lambda: self.state,
-        )
-        self.line = DispatchLine(host.nursery, lambda given: session_actions.take(self, given))
-        self.chats: dict[str, Chat] = {}
-        self._disposed_subagents: set[str] = set()
+        session = cls(host, id=id, spelling=spelling, agent=agent, state=state, created_at=now())
+        session.progress_token = progress_token
         # The default chat is there from the first snapshot on: no action adds it.
-        self.default_chat = self._make_chat(id, default_chat_uri(spelling), "")
-        state["chats"] = [chat_summary(self.default_chat.state)]
-        state["defaultChat"] = self.default_chat.channel.uri
+        session.default_chat = session._make_chat(id, default_chat_uri(spelling), "")
+        state["chats"] = [chat_summary(session.default_chat.state)]
+        state["defaultChat"] = session.default_chat.channel.uri
+        session._told = session.summary()
+        session.keep()
+        return session
+
+    def restored(self, record: SessionRecord, chats: dict[str, Chat]) -> None:
+        """Takes what is kept beside the state, in place of what a new session begins with."""
+        self.modified_at = record.modified_at
+        self.titled_by_person = record.titled_by_person
+        self.chats = chats
+        self.default_chat = chats[record.default_chat]
         self._told = self.summary()
-        self.row = RowNews(host.nursery, self._tell_summary)
 
     # -- looking ----------------------------------------------------------------------
 
@@ -166,6 +195,7 @@ class Session:
             titled_by_person=self.titled_by_person,
             default_chat=self.default_chat.id,
             state=self.channel.state,
+            summary=self.summary(),
         )
 
     def _status(self) -> int:
@@ -189,13 +219,18 @@ class Session:
         return changed
 
     def after_change(self, action: Json) -> None:
-        """Keeps the session, and tells the list what of its row is other now."""
+        """Tells the list what of the session's row is other now."""
         if self.removed:
             return
         if action["type"] in _MODIFYING:
             self.modified_at = now()
-        self.host.ledger.store.put_session(self.record())
+            self.keep()
         self.row.changed()
+
+    def keep(self) -> None:
+        """Writes the session down as it is now."""
+        if not self.removed:
+            self.host.ledger.store.put_session(self.record())
 
     def dispatch(self, dispatched: Dispatched) -> None:
         """Answers a client's action on the session, now or when those before it are answered."""
@@ -211,6 +246,7 @@ class Session:
             if kind in _ADVANCING:
                 # By our own clock: a chat's time is as right as its client's.
                 self.modified_at = now()
+                self.keep()
             activity = shown_activity(self.channel.state["chats"], self.default_chat.channel.uri)
             said = {"type": "session/activityChanged"}
             self.say(said if activity is None else {**said, "activity": activity})
@@ -300,6 +336,7 @@ class Session:
         chat = Chat(self, id=id, uri=uri, state=state, parent=parent, tool_call_id=tool_call_id)
         self.chats[id] = chat
         self.host.add_chat(chat)
+        chat.keep()
         return chat
 
     def _add_chat(self, id: str, uri: str, title: str, **what: Any) -> Chat:
@@ -320,7 +357,7 @@ class Session:
             return
         opened = sum(chat.parent is not None for chat in self.chats.values())
         opened += len(self._disposed_subagents)
-        if opened >= MAX_SUBAGENT_CHATS or id in self.host.chats:
+        if opened >= MAX_SUBAGENT_CHATS or self.host.has(id):
             parent.missed("too-many-subagents", f"no subagent chat for {tool_call_id[:80]}")
             return
         title, text = request.get("title"), request.get("text")
@@ -386,6 +423,7 @@ class Session:
             bounds=self.host.bounds,
             log=chat.log,
             listener=chat,
+            gate=self.host.ledger,
         )
 
     def on_created(self, chat: Chat, created: Created) -> None:

@@ -7,6 +7,7 @@ for each line of versions that is told something else.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from attrs import define, field, frozen
@@ -113,6 +114,10 @@ class Envelope:
         return len(self.action_json) + 200
 
 
+#: How many numbers are reserved at one time. Half of them are left when more are.
+RESERVED = 10_000
+
+
 class Stream:
     """Numbers actions and holds the latest of them.
 
@@ -122,15 +127,28 @@ class Stream:
             greatest number that they ever saw.
         max_events: how many envelopes are held for replay.
         max_bytes: how many bytes of them, whichever is less.
+        reserve: writes down a number that none will pass before a greater one is
+            written down. Called before the first action is numbered, and now and
+            then: what is told of numbers beyond waits until that is kept.
     """
 
-    def __init__(self, *, first_seq: int, max_events: int, max_bytes: int) -> None:
+    def __init__(
+        self,
+        *,
+        first_seq: int,
+        max_events: int,
+        max_bytes: int,
+        reserve: Callable[[int], None] = lambda seq: None,
+    ) -> None:
         self._seq = first_seq
         self._floor = first_seq
         self._held: deque[Envelope] = deque()
         self._held_bytes = 0
         self._max_events = max_events
         self._max_bytes = max_bytes
+        self._reserve = reserve
+        self._reserved = first_seq + RESERVED
+        reserve(self._reserved)
 
     @property
     def seq(self) -> int:
@@ -148,6 +166,9 @@ class Stream:
     ) -> Envelope:
         """The next envelope. The oldest ones held make room for it."""
         self._seq += 1
+        if self._seq > self._reserved - RESERVED // 2:
+            self._reserved += RESERVED
+            self._reserve(self._reserved)
         envelope = Envelope(
             channel=channel,
             action=action,

@@ -49,6 +49,8 @@ class Happening(Enum):
     """The chat is removed, with everything that runs for it."""
     HOST_STOPS = auto()
     """The host goes down and says goodbye."""
+    RESTORED = auto()
+    """The chat comes back in a new life of the host; its earlier worker is gone."""
 
 
 class Step(Enum):
@@ -132,6 +134,16 @@ TABLE: Mapping[Happening, Mapping[Phase, tuple[Step, ...]]] = {
             _S.END_AS_INTERRUPTED,
             _S.PAUSE_QUEUE,
             _S.CLOSE_WORKER,
+        ),
+    },
+    Happening.RESTORED: {
+        Phase.IDLE: (_S.FORGET_WORKER,),
+        Phase.RUNNING: (_S.END_AS_INTERRUPTED, _S.PAUSE_QUEUE, _S.FORGET_WORKER),
+        Phase.WAITING: (
+            _S.SETTLE_PARKED,
+            _S.END_AS_INTERRUPTED,
+            _S.PAUSE_QUEUE,
+            _S.FORGET_WORKER,
         ),
     },
 }

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version as installed_version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,9 @@ ENVELOPE_BYTES = 64 * 1024
 #: Of a client that is gone, how many ids of turns its windows may hold to be remembered.
 MAX_REMEMBERED_TURNS = 10_000
 
+#: How many sessions one answer lists, also to a client that asks for no pages.
+MAX_LISTED = 20_000
+
 #: The close code for a client whose place was taken by a newer connection of its own.
 REPLACED = 4001
 #: The close code after a version that we do not speak.
@@ -119,7 +123,7 @@ class AhpConnection:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 async for text in self._line:
-                    self._receive(text)
+                    await self._receive(text)
                 nursery.cancel_scope.cancel()
         finally:
             self._leave()
@@ -146,9 +150,11 @@ class AhpConnection:
         held = subscription.held_turns
         for index, action in enumerate(self._said(envelope)):
             if held is not None:
-                missing = windows.missing_for(subscription.channel.state, held, action)
+                state = envelope.after or subscription.channel.state
+                missing = windows.missing_for(state, held, action)
                 if missing is not None:
-                    self._load_turns(subscription, missing)
+                    # Numbered as what was told before it: what comes next is not told yet.
+                    self._load_turns(subscription, missing, envelope.server_seq - 1)
                 windows.remember(held, action)
             self._line.send(envelope.text(subscription.spelling, action, first=index == 0))
 
@@ -167,12 +173,8 @@ class AhpConnection:
         own = envelope.origin is not None and envelope.origin.client_id == self.client_id
         return said if said or not own else (self._lens.said_back(envelope.action),)
 
-    def _load_turns(self, subscription: Subscription, action: Json) -> None:
-        envelope = Envelope(
-            channel=subscription.channel.uri,
-            action=action,
-            server_seq=subscription.channel.stream.seq,
-        )
+    def _load_turns(self, subscription: Subscription, action: Json, seq: int) -> None:
+        envelope = Envelope(channel=subscription.channel.uri, action=action, server_seq=seq)
         if subscription.held_turns is not None:
             windows.remember(subscription.held_turns, action)
         for said in envelope.said(self._lens):
@@ -180,10 +182,15 @@ class AhpConnection:
 
     # -- what the client sends --------------------------------------------------------
 
-    def _receive(self, text: str) -> None:
+    async def _receive(self, text: str) -> None:
+        message = jsonrpc.parse_message(text)
+        if isinstance(message, jsonrpc.Request | jsonrpc.Notification):
+            # What is only kept is read first: what this client says next waits behind it.
+            for uri in _named_in(message.params):
+                if self._host.asleep(uri):
+                    await self._host.wake(uri)
         if self._left:
             return
-        message = jsonrpc.parse_message(text)
         match message:
             case jsonrpc.Malformed():
                 if not message.silent:
@@ -331,15 +338,17 @@ class AhpConnection:
     def _succeed(self, message: jsonrpc.Request, result: Any) -> None:
         said = self._lens.result(message.method, result)
         text = jsonrpc.success(message.id, said).decode()
-        self._host.ledger.tell(lambda: self._line.send(text))
+        self._host.ledger.answer(lambda: self._line.send(text))
 
     def _refuse(
         self, ident: jsonrpc.Id | None, code: ErrorCode, message: str, data: Any = None
     ) -> None:
         text = jsonrpc.error(ident, code, message, data).decode()
-        self._host.ledger.tell(lambda: self._line.send(text))
         if code == ErrorCode.UNSUPPORTED_PROTOCOL_VERSION and self._nursery is not None:
+            self._line.send(text)
             self._nursery.start_soon(self._line.close, REFUSED, "unsupported protocol version")
+        else:
+            self._host.ledger.answer(lambda: self._line.send(text))
 
     # -- connecting -------------------------------------------------------------------
 
@@ -485,6 +494,9 @@ class AhpConnection:
     def _subscribe_request(self, params: Subscribe) -> Json:
         channel = self._host.resolve(params.channel)
         if channel is None:
+            unreadable = self._host.unreadable(params.channel)
+            if unreadable is not None:
+                raise AhpError(ErrorCode.INTERNAL_ERROR, unreadable)
             name = parse_channel(params.channel)
             code = (
                 ErrorCode.SESSION_NOT_FOUND
@@ -580,7 +592,8 @@ class AhpConnection:
         if page is not None and held is not None:
             lacks = any(turn["id"] not in held for turn in page["turns"])
             if lacks:
-                self._host.ledger.tell(lambda: self._load_turns(subscription, page))
+                seq = chat.channel.stream.seq
+                self._host.ledger.answer(lambda: self._load_turns(subscription, page, seq))
         return {}
 
     # -- sessions and chats -----------------------------------------------------------
@@ -602,6 +615,9 @@ class AhpConnection:
         )
 
     def _dispose_session(self, params: DisposeSession) -> None:
+        self._host.hold_keeping()
+        if self._host.remove_unreadable(params.channel):
+            return
         self._host.dispose_session(self._host.session_at(params.channel))
 
     def _list_sessions(self, params: ListSessions) -> Json:
@@ -612,10 +628,11 @@ class AhpConnection:
                 raise AhpError(
                     ErrorCode.INVALID_PARAMS, "params.cursor: expected a cursor of listSessions"
                 )
-            listed = [held for held in listed if (held.modified_at, held.id) < after]
-        page = listed[: params.limit]
+            listed = (held for held in listed if (held.modified_at, held.id) < after)
+        limit = min(params.limit or MAX_LISTED, MAX_LISTED)
+        page = list(islice(listed, limit))
         result: Json = {"items": [session.summary() for session in page]}
-        if len(page) < len(listed):
+        if next(listed, None) is not None:
             result["nextCursor"] = _list_cursor(page[-1].modified_at, page[-1].id)
         return result
 
@@ -641,6 +658,7 @@ class AhpConnection:
         return Then(result=None, then=start)
 
     def _dispose_chat(self, params: DisposeChat) -> None:
+        self._host.hold_keeping()
         self._host.remove_chat(self._host.chat_at(params.channel))
 
     @staticmethod
@@ -701,6 +719,17 @@ class AhpConnection:
             _log.info("no completions", chat=chat.id, why=str(error))
             return {"items": []}
         return {"items": [item for item in answered.items if _is_completion(item)]}
+
+
+def _named_in(params: Any) -> Iterator[str]:
+    """The channels that a message's parameters name, whatever else is wrong with them."""
+    if not isinstance(params, dict):
+        return
+    lists = [params.get(key) for key in ("initialSubscriptions", "subscriptions")]
+    for named in [[params.get("channel")], *lists]:
+        for uri in named if isinstance(named, list) else ():
+            if isinstance(uri, str):
+                yield uri
 
 
 def _is_value_item(item: Any) -> bool:

@@ -292,7 +292,7 @@ class ControlConnection:
         return await self._control.operations.restart(payload.id)
 
     async def _logs(self, id: str, payload: Logs) -> Any:
-        chat, output = self._control.operations.log_of(payload.id)
+        chat, output = await self._control.operations.log_of(payload.id)
         if not payload.follow:
             text = output.tail(payload.tail_bytes).decode("utf-8", "replace")
             return LogTail(chat=chat, text=text)
