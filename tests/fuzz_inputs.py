@@ -6,6 +6,7 @@ gives those of each example a number of its own. `t1` is the turn that runs.
 
 import base64
 import json
+import re
 from typing import Any
 
 import hypothesis
@@ -296,6 +297,56 @@ _ODD_TEXTS = st.sampled_from(
     ]
 )
 
+#: What may stand where a scalar stands in JSON, and means something else than what did.
+_ODD_SCALARS = st.sampled_from(
+    [
+        "null",
+        "true",
+        "[]",
+        "{}",
+        "0",
+        "-1",
+        "1.0",
+        "0.5",
+        "-0.0",
+        "1e308",
+        "1e309",
+        "9007199254740993",
+        "-18446744073709551617",
+        "1" + "0" * 308,
+        "1" + "0" * 309,
+        "-1" + "0" * 400,
+        "9" * 5000,
+        '""',
+        '"\\u0000"',
+        '"\\ud83d"',
+        '"\\udc00"',
+        '"\\r\\n\\u2028"',
+        '"' + "x" * 20_000 + '"',
+        '"__proto__"',
+        '"2026-13-45T99:99:99Z"',
+        '"9999-12-31T23:59:59.999Z"',
+        '"0001-01-01T00:00:00+14:00"',
+        '"file:///%00"',
+        '"ahp-chat:/%ff"',
+        "NaN",
+        "-Infinity",
+    ]
+)
+_SCALAR = re.compile(r'"(?:[^"\\]|\\.)*"(?!\s*:)|-?\d[\d.eE+-]*|\b(?:true|false|null)\b')
+
+
+@st.composite
+def odd(draw: st.DrawFn, texts: st.SearchStrategy[str]) -> str:
+    """A JSON text in which one scalar, or two, became another."""
+    text = draw(texts)
+    for _ in range(draw(st.integers(1, 2))):
+        places = list(_SCALAR.finditer(text))
+        if places:
+            place = draw(st.sampled_from(places))
+            text = text[: place.start()] + draw(_ODD_SCALARS) + text[place.end() :]
+    return text
+
 
 def messages(seed: int, share: float) -> st.SearchStrategy[list[str]]:
     """Messages of a client as text: right, nearly right, any JSON, any text.
@@ -308,13 +359,17 @@ def messages(seed: int, share: float) -> st.SearchStrategy[list[str]]:
         return drawn(of, max(5, round(count * share)), seed)
 
     commands = st.one_of(*map(_said, PARAMS))
+    dispatched = some(_dispatch(_dispatched(_ON_CHAT, _CLIENTS)), 300).map(json.dumps)
+    asked = st.one_of(*(some(_said(name), 20) for name in PARAMS)).map(json.dumps)
     return many(
         weighted(
-            (6, some(_dispatch(_dispatched(_ON_CHAT, _CLIENTS)), 300).map(json.dumps)),
+            (6, dispatched),
             (2, some(_dispatch(_dispatched(_ON_SESSION, _OF_SESSION)), 150).map(json.dumps)),
             (2, some(_said("dispatchAction"), 150).map(json.dumps)),
-            (8, st.one_of(*(some(_said(name), 20) for name in PARAMS)).map(json.dumps)),
+            (8, asked),
             (4, some(nearly(commands), 200).map(json.dumps)),
+            (4, odd(dispatched)),
+            (2, odd(asked)),
             (1, JSON.map(json.dumps)),
             (1, TEXT),
             (1, _ODD_TEXTS),
@@ -393,12 +448,14 @@ def written(seed: int, share: float) -> st.SearchStrategy[list[Json]]:
         return drawn(of, max(5, round(count * share)), seed)
 
     emitted = _emitted(st.just("chat"), _IN_A_TURN)
+    in_a_turn = some(emitted, 400)
     said = weighted(
-        (5, some(emitted, 400)),
+        (5, in_a_turn),
         (1, some(_emitted(st.just("session"), ahp_actions.SESSION_ACTIONS), 150)),
         (2, some(_emitted(_EMITTED_ON, ACTIONS), 200)),
         (1, some(_EVENTS, 100)),
     )
+    oddly = odd(in_a_turn.map(json.dumps)).map(lambda text: _as_bytes(text.encode() + b"\n"))
     faults = weighted(
         (3, some(nearly(st.one_of(emitted, _EVENTS)), 200).map(_as_frame)),
         (1, some(_REPLIES, 50).map(_as_frame)),
@@ -409,7 +466,7 @@ def written(seed: int, share: float) -> st.SearchStrategy[list[Json]]:
     then = st.sampled_from(["return", "return", "sleep", "exit"]).map(lambda then: {"then": then})
     return st.builds(
         lambda said, faults, then: [*said, *faults, then],
-        many(said.map(_as_frame), most=40),
+        many(weighted((8, said.map(_as_frame)), (1, oddly)), most=40),
         st.lists(faults, max_size=2),
         then,
     )
