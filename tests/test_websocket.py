@@ -458,20 +458,51 @@ async def test_many_clients_share_one_text() -> None:
             await until(lambda: host.listener.connections == 0)
 
 
+@pytest.mark.parametrize("size", [0, 125, 126, 65_535, 65_536, 300_000])
+async def test_messages_go_out_whole_and_in_order_while_pings_are_answered(size: int) -> None:
+    texts = [f"{number} " + "é" * (size // 2) for number in range(40)]
+    texts += ["x" * size, "y" * (size + 1)]
+    with trio.fail_after(10):
+        async with hosting() as host, await host.connect() as client:
+            async with trio.open_nursery() as nursery:
+
+                async def ping() -> None:
+                    for number in range(40):
+                        await client.send(frame(PING, b"%d" % number))
+
+                nursery.start_soon(ping)
+                for text in texts:
+                    host.lines[0].send(text)
+                read: list[str] = []
+                pongs = 0
+                while len(read) < len(texts) or pongs < 40:
+                    opcode, payload, fin = await client.receive_frame()
+                    assert fin
+                    assert opcode in (TEXT, PONG)
+                    if opcode == TEXT:
+                        read.append(payload.decode())
+                    else:
+                        assert payload == b"%d" % pongs
+                        pongs += 1
+            assert read == texts
+
+
 def test_the_buffer_counts_bytes_and_an_overhead_a_text() -> None:
     buffer = OutboundBuffer(max_bytes=1000)
     assert buffer.put("é" * 100)
     assert buffer.size_bytes == 200 + TEXT_OVERHEAD_BYTES
-    assert buffer.first() == "é" * 100
+    assert buffer.oldest(1) == ["é" * 100]
     while buffer.put(""):
         assert buffer.size_bytes <= 1000 + TEXT_OVERHEAD_BYTES
     size = buffer.size_bytes
     assert not buffer.put("x" * 1000)
     assert buffer.size_bytes == size
-    buffer.drop_first()
+    assert buffer.oldest(200 + 3 * TEXT_OVERHEAD_BYTES) == ["é" * 100, "", ""]
+    buffer.drop(1)
     assert buffer.size_bytes == size - 200 - TEXT_OVERHEAD_BYTES
     buffer.clear()
-    assert (buffer.size_bytes, buffer.first()) == (0, None)
+    buffer.drop(1)
+    assert (buffer.size_bytes, buffer.oldest(1000)) == (0, [])
     assert buffer.put("x" * 1000)
 
 

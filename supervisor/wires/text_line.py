@@ -97,13 +97,22 @@ class OutboundBuffer:
         self._bytes += size
         return True
 
-    def first(self) -> str | None:
-        """The oldest text, which stays counted until `drop_first`: it is being written."""
-        return self._texts[0][0] if self._texts else None
+    def oldest(self, max_bytes: int) -> list[str]:
+        """The oldest texts, one at least where any waits, together about so many bytes.
 
-    def drop_first(self) -> None:
-        """Forgets the oldest text; nothing happens if `clear` was quicker."""
-        if self._texts:
+        They stay counted until `drop`: they are being written.
+        """
+        texts: list[str] = []
+        for text, size in self._texts:
+            max_bytes -= size
+            if texts and max_bytes < 0:
+                break
+            texts.append(text)
+        return texts
+
+    def drop(self, count: int) -> None:
+        """Forgets the oldest texts; nothing happens if `clear` was quicker."""
+        for _ in range(min(count, len(self._texts))):
             _, size = self._texts.popleft()
             self._bytes -= size
 

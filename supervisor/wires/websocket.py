@@ -6,7 +6,7 @@ from trio_websocket import ConnectionClosed, WebSocketConnection
 from ..bounds import Bounds
 from .text_line import OutboundBuffer, TextLine
 from .websocket_frames import INVALID_TEXT, PROTOCOL_ERROR, TRY_AGAIN_LATER, UNSUPPORTED_DATA
-from .websocket_stream import WebSocketStream
+from .websocket_stream import WRITE_BYTES, WebSocketStream
 
 #: Recorded, never sent: the client was gone without a closing handshake (RFC 6455, 7.4.1).
 ABNORMAL = 1006
@@ -107,13 +107,13 @@ class WebSocketLine(TextLine):
 
     async def _drain(self) -> None:
         while not self._stream.finished:
-            text = self._buffer.first()
-            if text is not None:
+            texts = self._buffer.oldest(WRITE_BYTES)
+            if texts:
                 try:
-                    await self._connection.send_message(text)
-                except ConnectionClosed:
+                    await self._stream.send_texts(texts)
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
                     return
-                self._buffer.drop_first()
+                self._buffer.drop(len(texts))
             elif self._closing is not None:
                 return
             else:

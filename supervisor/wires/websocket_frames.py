@@ -1,6 +1,7 @@
 """WebSocket frames as far as our own rules need them: measured by their headers, never decoded.
 
-Pure. The library that decodes them counts characters, and only what it has
+Pure. What a server sends is written here too: it is never masked, and our messages
+are never cut. The library that decodes them counts characters, and only what it has
 already buffered; our limit is in bytes and holds from a frame's header on, so
 that nothing of a message that is too large is ever kept. (RFC 6455, 5.2.)
 """
@@ -114,6 +115,23 @@ class FrameMeter:
         if self._pieces > self._max_pieces:
             return Violation(MESSAGE_TOO_BIG, f"a message in more than {self._max_pieces} pieces")
         return None
+
+
+def text_frame(text: str) -> bytes:
+    """A server's text message in one frame.
+
+    Raises:
+        UnicodeEncodeError: the text holds a lone surrogate.
+    """
+    payload = text.encode()
+    length = len(payload)
+    if length < _LENGTH_IN_2:
+        head = bytes((_FIN | _TEXT, length))
+    elif length < 1 << 16:
+        head = bytes((_FIN | _TEXT, _LENGTH_IN_2)) + length.to_bytes(2, "big")
+    else:
+        head = bytes((_FIN | _TEXT, _LENGTH_IN_8)) + length.to_bytes(8, "big")
+    return head + payload
 
 
 def close_frame(code: int, reason: str) -> bytes:

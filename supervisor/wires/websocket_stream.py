@@ -9,18 +9,26 @@ needed with trio-websocket 0.12.2):
   frame can still be sent;
 - a close frame that is sent while the client still writes would be lost to the
   reset that closing causes: the rest is read and thrown away first (`linger`);
-- a client that takes no bytes is given up.
+- a client that takes no bytes is given up;
+- messages that wait for one client go out together: the library spends several turns
+  of the loop and a system call on each.
 """
 
 import re
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import trio
 
-from .websocket_frames import FrameMeter, Violation, close_frame, is_close_frame
+from .websocket_frames import (
+    FrameMeter,
+    Violation,
+    close_frame,
+    is_close_frame,
+    text_frame,
+)
 
 Transport: TypeAlias = "trio.SocketStream | trio.SSLStream[trio.SocketStream]"
 
@@ -57,6 +65,8 @@ class WebSocketStream(trio.abc.Stream):
         # Frames begin once our `101` is out. The library would lose what it read before.
         self._opened = trio.Event()
         self._receiving = trio.Lock()
+        # The library answers pings while we write messages.
+        self._sending = trio.Lock()
         self._receive_scope: trio.CancelScope | None = None
         self._send_scope: trio.CancelScope | None = None
         self._detached = False
@@ -129,6 +139,23 @@ class WebSocketStream(trio.abc.Stream):
             self._opened.set()
         elif self._opened.is_set() and is_close_frame(data):
             self.close_sent = True
+        try:
+            await self._write(data)
+        except trio.BrokenResourceError:
+            self._finish()
+            raise
+
+    async def send_texts(self, texts: Sequence[str]) -> None:
+        """Writes whole messages beside the library, which cuts none of its own into ours.
+
+        Raises:
+            UnicodeEncodeError: a text holds a lone surrogate; nothing was sent.
+            trio.BrokenResourceError: the client is gone, or took nothing for `send_stall_s`.
+            trio.ClosedResourceError: a close frame was sent, or the stream was let go of.
+        """
+        data = b"".join(map(text_frame, texts))
+        if self._detached or self.close_sent:
+            raise trio.ClosedResourceError
         try:
             await self._write(data)
         except trio.BrokenResourceError:
@@ -209,6 +236,20 @@ class WebSocketStream(trio.abc.Stream):
             return data if passed == len(data) else data[:passed]
 
     async def _write(self, data: bytes | bytearray | memoryview) -> None:
+        try:
+            # Waiting for a lock that nobody holds would cost a turn of the loop.
+            self._sending.acquire_nowait()
+        except trio.WouldBlock:
+            await self._sending.acquire()
+        try:
+            if self._mid_write:
+                # Something was cut off in the middle: whatever follows would be read as its rest.
+                raise trio.ClosedResourceError
+            await self._write_all(data)
+        finally:
+            self._sending.release()
+
+    async def _write_all(self, data: bytes | bytearray | memoryview) -> None:
         self._mid_write = True
         with trio.CancelScope() as self._send_scope, memoryview(data) as view:
             for start in range(0, len(view), WRITE_BYTES):
