@@ -96,6 +96,10 @@ class Bounds:
     #: Envelopes kept for `reconnect`; what is older is answered with snapshots.
     replay_events: int = _count(10_000)
     replay_bytes: int = _count(64 * MIB)
+    #: Events of one chat that are held on `/chats` for `since`, and their bytes; what is
+    #: older is answered with the thread.
+    chat_events: int = _count(2000)
+    chat_events_bytes: int = _count(2 * MIB)
 
     #: Streamed text is kept within this time; everything else before it is told.
     flush_window_ms: float = _time(100)

@@ -281,7 +281,7 @@ class Host:
                 self.kept.unreadable.update(kept.unreadable)
                 self.sessions[id] = session
                 for chat in session.chats.values():
-                    self.add_chat(chat)
+                    self.add_chat(chat, made=False)
         except Unreadable as error:
             self._note_unreadable(id, str(error))
         except Exception as error:
@@ -655,12 +655,12 @@ class Host:
 
     # -- chats ------------------------------------------------------------------------
 
-    def add_chat(self, chat: Chat) -> None:
-        """A session made a chat."""
+    def add_chat(self, chat: Chat, *, made: bool = True) -> None:
+        """A session made a chat, or has it back from what is kept."""
         self.chats[chat.id] = chat
         self._by_uri[chat.channel.uri] = chat.channel
         for watcher in self.watchers:
-            watcher.chat_added(chat)
+            watcher.chat_added(chat, made=made)
 
     def forget_chat(self, chat: Chat) -> None:
         """A session's chat is gone: nobody is subscribed to it any more."""

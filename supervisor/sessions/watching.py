@@ -17,8 +17,9 @@ _UNSET = object()
 class Watcher(Protocol):
     """Who watches. Nothing here may wait or raise."""
 
-    def chat_added(self, chat: "Chat") -> None:
-        """A chat is there; nothing was published on its channel yet."""
+    def chat_added(self, chat: "Chat", *, made: bool) -> None:
+        """A chat is there: made, or brought back from what is kept. Nothing was published on its
+        channel yet."""
 
     def chat_changed(self, chat: "Chat") -> None:
         """A `Watched` member of a chat is other now."""
