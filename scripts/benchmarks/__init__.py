@@ -1,0 +1,1 @@
+"""What `scripts/bench` measures, and the raw limits that it measures beside it."""
