@@ -9,13 +9,14 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import attrs
 from attrs import field, frozen
 
 from ..contracts.json import JsonError, decode_json, encode_json
 from .bounds import Bounds
+from .store.interface import Durability
 from .toml_keys import (
     Keys,
     WrongKey,
@@ -83,6 +84,7 @@ class HostConfig:
     host: str | None = None
     port: int | None = None
     state_dir: Path | None = None
+    durability: Durability | None = None
     agent_path: tuple[Path, ...] = ()
     allow_origin: tuple[str, ...] = ()
     token: str | None = field(default=None, repr=False)
@@ -274,6 +276,7 @@ def _host(table: dict[str, Any], folder: Path) -> HostConfig:
         "host": string_of,
         "port": port_of,
         "state_dir": lambda value, keys: path_of(value, keys, folder),
+        "durability": _durability,
         "agent_path": lambda value, keys: tuple(
             path_of(one, keys, folder) for one in list_of(value, keys)
         ),
@@ -291,6 +294,14 @@ def _host(table: dict[str, Any], folder: Path) -> HostConfig:
     return HostConfig(
         **{name: readers[name](value, ("host", name)) for name, value in table.items()}
     )
+
+
+def _durability(value: Any, keys: Keys) -> Durability:
+    known: tuple[Durability, ...] = get_args(Durability)
+    for one in known:
+        if value == one:
+            return one
+    raise WrongKey(keys, f"is one of {', '.join(known)}, not {value!r}")
 
 
 def _check_name(name: str, keys: Keys) -> None:

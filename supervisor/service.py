@@ -1,8 +1,9 @@
 """The service: everything a running host is made of, in the order it starts and stops.
 
 Starting: the state directory, the token, the port (all of it quick, so that bad
-input is told at once), then the keeper, the host, the listener, the control
-socket. Stopping, by a signal or `host.stop`: nobody new is let in, turns end as
+input is told at once); then what an earlier life left running is ended, the
+store is opened, and the keeper, the host, the listener and the control socket
+come. Stopping, by a signal or `host.stop`: nobody new is let in, turns end as
 interrupted and clients hear of it, workers end, connections and the control
 socket close, the keeper ends.
 """
@@ -10,7 +11,6 @@ socket close, the keeper ends.
 import signal
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import (
-    AbstractAsyncContextManager,
     AbstractContextManager,
     asynccontextmanager,
     contextmanager,
@@ -39,12 +39,20 @@ from .listener import Binding, Listener, ListenError, bind, tls_context
 from .operations import Operations, Surroundings
 from .processes.keeper_launcher import KeeperLauncher, open_keeper
 from .processes.launcher import LaunchError
+from .processes.marks import end_marked, mark_of
 from .state_dir import StateDir, StateDirError, hold_state_dir
-from .store.memory import MemoryStore
+from .store.interface import Durability, StoreError
+from .store.sqlite import SqliteStore
 from .wires.ahp import ahp_route
 from .wires.control import ControlSocket
 
 DISTRIBUTION = "ahpd-supervisor"
+
+#: The database's name in the state directory.
+DATABASE = "state.db"
+
+#: What an earlier life left running has this long to die.
+STRAYS_LIMIT_S = 10.0
 
 log = structlog.get_logger()
 
@@ -62,6 +70,8 @@ class Options:
             read; else the state directory's own is, unless `no_token`.
         agents: by name; the first is the default.
         agent_path: folders where agents' modules are looked up, beside the environment.
+        durability: what a client was told survives at least: the end of the program, or a
+            power cut too.
     """
 
     state_dir: Path
@@ -69,6 +79,7 @@ class Options:
     port: int
     agents: Mapping[str, AgentConfig]
     agent_path: Sequence[str] = ()
+    durability: Durability = "process"
     bounds: Bounds = field(factory=Bounds)
     allow_origin: Sequence[str] = ()
     token: str | None = field(default=None, repr=False)
@@ -121,6 +132,7 @@ async def serve(
         tokens = _tokens(options)
         async with _bound(options) as binding, trio.open_nursery() as nursery:
             nursery.start_soon(stop.hear, signals)
+            await _end_strays(options.state_dir)
             async with _keeper() as launcher, _host(options, state_dir, launcher) as host:
                 listener = Listener(
                     binding,
@@ -325,17 +337,31 @@ async def _keeper() -> AsyncIterator[KeeperLauncher]:
         raise StartError(str(error)) from None
 
 
-def _host(
+async def _end_strays(state_dir: Path) -> None:
+    """Ends what an earlier life left, when its supervisor and its keeper were killed at once."""
+    count, left = await trio.to_thread.run_sync(end_marked, mark_of(state_dir), STRAYS_LIMIT_S)
+    if count:
+        log.warning("processes of an earlier host were ended", count=count)
+    if left:
+        log.error("processes of an earlier host cannot be ended", pids=left)
+
+
+@asynccontextmanager
+async def _host(
     options: Options, state_dir: StateDir, launcher: KeeperLauncher
-) -> AbstractAsyncContextManager[Host]:
-    return open_host(
-        launcher=launcher,
-        store=MemoryStore(),
-        bounds=options.bounds,
-        agents=options.agents,
-        agent_path=options.agent_path,
-        state_dir=state_dir.path,
-    )
+) -> AsyncIterator[Host]:
+    try:
+        async with open_host(
+            launcher=launcher,
+            store=SqliteStore(state_dir.path / DATABASE, durability=options.durability),
+            bounds=options.bounds,
+            agents=options.agents,
+            agent_path=options.agent_path,
+            state_dir=state_dir.path,
+        ) as host:
+            yield host
+    except StoreError as error:
+        raise StartError(str(error)) from None
 
 
 def _reachable(host: str) -> str:

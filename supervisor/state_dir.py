@@ -2,7 +2,7 @@
 
 Files: `lock` (held by the running supervisor as long as it lives),
 `supervisor.json` (its pid and addresses, for people and scripts), `token`,
-`control.sock`, `logs/`. The directory is for its owner alone.
+`control.sock`, `state.db` (with its log beside it), `logs/`. The directory is for its owner alone.
 """
 
 import fcntl

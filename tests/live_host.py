@@ -8,14 +8,19 @@ from typing import Any
 import trio
 
 from ahp_client import AhpClient, connect
+from ahpd.contracts.control_wire import Access
 from ahpd.supervisor.admission import Admission
 from ahpd.supervisor.bounds import Bounds
 from ahpd.supervisor.configuration import AgentConfig
 from ahpd.supervisor.host import Host, open_host
 from ahpd.supervisor.listener import Listener, bind
+from ahpd.supervisor.operations import Operations, Surroundings
 from ahpd.supervisor.processes.keeper_launcher import KeeperLauncher, open_keeper
+from ahpd.supervisor.store.interface import Store
 from ahpd.supervisor.store.memory import MemoryStore
 from ahpd.supervisor.wires.ahp import ahp_route
+from ahpd.supervisor.wires.chats.connection import chats_route
+from chats_client import ChatsClient, connect_chats
 
 Json = dict[str, Any]
 
@@ -31,6 +36,7 @@ class LiveHost:
 
     def __init__(self, host: Host, launcher: KeeperLauncher, url: str, stack: AsyncExitStack):
         self.host = host
+        self.chats_url = url.replace("/?", "/chats?")
         self.launcher = launcher
         self.url = url
         self._stack = stack
@@ -42,6 +48,10 @@ class LiveHost:
         if initialize:
             await client.initialize(initialSubscriptions=["ahp-root://"])
         return client
+
+    async def chats(self) -> ChatsClient:
+        """A further connection of the other wire, open as long as the host."""
+        return await self._stack.enter_async_context(connect_chats(self.chats_url))
 
     async def session(
         self, client: AhpClient, agent: str, *, ready: bool = True, **params: Any
@@ -77,9 +87,13 @@ async def live_host(
     agents: Mapping[str, str] | None = None,
     *,
     options: Mapping[str, Json] | None = None,
+    store: Store | None = None,
     **bounds: Any,
 ) -> AsyncIterator[LiveHost]:
-    """A host serving these agents (name to factory); echo and notes unless told."""
+    """A host serving these agents (name to factory); echo and notes unless told.
+
+    Without a store it forgets everything with its end.
+    """
     named = agents or {"echo": "ahpd.agents.echo:create", "notes": "ahpd.agents.notes:create"}
     configs = {
         name: AgentConfig(factory=factory, options=(options or {}).get(name, {}))
@@ -90,7 +104,7 @@ async def live_host(
         open_keeper() as launcher,
         open_host(
             launcher=launcher,
-            store=MemoryStore(),
+            store=store or MemoryStore(),
             bounds=limits,
             agents=configs,
             agent_path=[str(AGENTS_FOLDER), str(HOSTILE_FOLDER)],
@@ -98,13 +112,26 @@ async def live_host(
         ) as host,
         trio.open_nursery() as nursery,
     ):
+        binding = await bind("127.0.0.1", 0)
+        url = binding.address.url("/", token=TOKEN)
+        around = Surroundings(
+            version="0",
+            ahp=url,
+            access=Access(ahp=url),
+            started_s=trio.current_time(),
+            connections=lambda: listener.connections,
+            keeper_pid=lambda: launcher.pid,
+        )
         listener = Listener(
-            await bind("127.0.0.1", 0),
+            binding,
             admission=Admission(token=TOKEN),
-            routes={"/": ahp_route(host)},
+            routes={
+                "/": ahp_route(host),
+                "/chats": chats_route(host, Operations(host, around)),
+            },
             bounds=limits,
         )
-        address = await nursery.start(listener.serve)
+        await nursery.start(listener.serve)
         async with AsyncExitStack() as stack:
-            yield LiveHost(host, launcher, address.url("/", token=TOKEN), stack)
+            yield LiveHost(host, launcher, url, stack)
         await listener.stop()

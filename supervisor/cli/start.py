@@ -156,6 +156,7 @@ def _options(configuration: "Configuration", given: "HostConfig") -> "Options":
         state_dir=given.state_dir or filed.state_dir or default_state_dir(),
         host=given.host or filed.host or DEFAULT_HOST,
         port=DEFAULT_PORT if port is None else port,
+        durability=filed.durability or "process",
         agents=configuration.agents,
         agent_path=[str(path.absolute()) for path in agent_path],
         bounds=configuration.bounds,

@@ -100,7 +100,7 @@ class Chat:
         beside: what a wire keeps of the chat beside its state. Replaced, never changed.
     """
 
-    conversation = Watched[Conversation | None]()
+    conversation = Watched[Conversation | None](kept=False)
     queue_paused = Watched[bool]()
     agent_id = Watched[str | None]()
     beside = Watched[Json]()
@@ -148,6 +148,7 @@ class Chat:
         self._stopwatch = Stopwatch()
         self._to_begin: TurnToBegin | None = None
         self._to_cancel: str | None = None
+        self._keeps = False
         self._kept_turns: list[Json] = []
         self._journal_bytes = 0
         self._journal_limit = JOURNAL_BYTES
@@ -218,6 +219,7 @@ class Chat:
             agent_id=self.agent_id,
             rewind_at=self.rewind_at,
             queue_paused=self.queue_paused,
+            beside=self.beside,
             turn_count=len(self.state["turns"]),
             head=head,
         )
@@ -256,7 +258,7 @@ class Chat:
 
     def _keep_action(self, envelope: Envelope) -> None:
         """Keeps what an action changed, before anybody is told of it."""
-        if self.removed:
+        if self.removed or not self._keeps:
             return
         size = len(envelope.action_json)
         if self.turn_id is None:
@@ -273,7 +275,7 @@ class Chat:
 
     def keep(self) -> None:
         """Writes the chat down as it is now: its head, and the turns that are other than kept."""
-        if self.removed:
+        if self.removed or not self._keeps:
             return
         store = self.session.host.ledger.store
         turns, kept = self.state["turns"], self._kept_turns
@@ -287,6 +289,11 @@ class Chat:
         store.put_chat(self.record())
         self._journal_bytes = 0
 
+    def begin_keeping(self) -> None:
+        """A new chat is whole: from now on it is written down."""
+        self._keeps = True
+        self.keep()
+
     def restored(self, record: ChatRecord, turns: list[Json], ran_ms: float) -> None:
         """Takes what is kept beside the state, in place of what a new chat begins with.
 
@@ -295,10 +302,12 @@ class Chat:
             ran_ms: how long the turn that was cut off had run.
         """
         self.agent_id = record.agent_id
+        self.beside = record.beside
         self.rewind_at = record.rewind_at
         # Nothing begins by itself in a new life: what waits, waits for a person's next message.
         self.queue_paused = record.queue_paused or bool(self.state.get("queuedMessages"))
         self._kept_turns = turns
+        self._keeps = True
         self._stopwatch = Stopwatch(ran_ms)
 
     def happens(self, happening: Happening, facts: Facts | None = None) -> None:
@@ -378,7 +387,6 @@ class Chat:
             self.settle_parked()
             self.end_turn_with_error(error_type, message)
             self.queue_paused = True
-            self.keep()
 
     def client_left(self, client_id: str, *, was_active: bool) -> None:
         """A client left: the tool calls that it ran fail, and the agent hears of a client that
@@ -461,7 +469,14 @@ class Chat:
 
     def start_worker(self) -> None:
         """Starts a worker for this chat; what waits to begin is handed to it when it is ready."""
-        if self.parent is None and self.conversation is None and not self.stopping:
+        if self.parent is not None or self.conversation is not None or self.stopping:
+            return
+        if self.session.agent not in self.session.host.agents.by_name:
+            # A kept session can outlive its agent's place in the configuration.
+            self._to_begin = None
+            if self.turn_id is not None:
+                self._failed_to_begin(f"This host has no agent {self.session.agent!r} any more.")
+        else:
             self.conversation = self.session.make_conversation(self)
             self._lives = [*self.lives, self.conversation]
             self.session.host.nursery.start_soon(self.conversation.run)
@@ -647,7 +662,6 @@ class Chat:
 
     def _step_pause_queue(self, facts: Facts) -> None:
         self.queue_paused = True
-        self.keep()
 
     def _step_begin_turn(self, facts: Facts) -> None:
         if facts.dispatched is not None:

@@ -38,9 +38,7 @@ def on_event(chat: "Chat", name: str, payload: Any) -> None:
             chat.on_turn_over(payload.turn_id)
         case AgentId():
             if len(payload.agent_id) <= MAX_AGENT_ID_CHARS:
-                if payload.agent_id != chat.agent_id:
-                    chat.agent_id = payload.agent_id
-                    chat.keep()
+                chat.agent_id = payload.agent_id
             else:
                 chat.missed("well-formed", "agent_id() is too long to be kept")
         case SubagentOpened():

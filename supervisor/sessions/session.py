@@ -336,7 +336,7 @@ class Session:
         chat = Chat(self, id=id, uri=uri, state=state, parent=parent, tool_call_id=tool_call_id)
         self.chats[id] = chat
         self.host.add_chat(chat)
-        chat.keep()
+        chat.begin_keeping()
         return chat
 
     def _add_chat(self, id: str, uri: str, title: str, **what: Any) -> Chat:

@@ -29,7 +29,14 @@ class Watcher(Protocol):
 
 
 class Watched(Generic[T]):
-    """A member of a chat whose changes watchers hear of."""
+    """A member of a chat whose changes watchers hear of.
+
+    Args:
+        kept: it is written down with the chat.
+    """
+
+    def __init__(self, *, kept: bool = True) -> None:
+        self._kept = kept
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = f"_watched_{name}"
@@ -50,5 +57,7 @@ class Watched(Generic[T]):
         before = getattr(chat, self._name, _UNSET)
         setattr(chat, self._name, value)
         if before is not _UNSET and before != value:
+            if self._kept:
+                chat.keep()
             for watcher in chat.session.host.watchers:
                 watcher.chat_changed(chat)

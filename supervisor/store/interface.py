@@ -16,7 +16,7 @@ Values that are written are never changed afterwards: they are encoded later.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from attrs import field, frozen
@@ -24,6 +24,9 @@ from attrs import field, frozen
 from ...contracts.json import JsonError
 
 Json = dict[str, Any]
+
+Durability = Literal["process", "power"]
+"""What a commit survives: the end of the program; or a power cut too, which costs an fsync each."""
 
 
 class StoreError(Exception):
@@ -84,6 +87,8 @@ class ChatRecord:
     rewind_at: str | None = None
     """The turn that the next worker goes back to, after the chat was truncated."""
     queue_paused: bool = False
+    beside: Json = field(factory=dict)
+    """What a wire keeps of the chat beside its state."""
     turn_count: int
     head: Json
     """The channel's state without `turns`."""

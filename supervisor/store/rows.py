@@ -48,9 +48,11 @@ def write_session(connection: sqlite3.Connection, record: SessionRecord) -> None
 def write_chat(connection: sqlite3.Connection, record: ChatRecord) -> None:
     connection.execute(
         "INSERT INTO chats (id, session, uri, parent, tool_call_id, agent_id, rewind_at,"
-        " queue_paused, turn_count, running, head) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " queue_paused, beside, turn_count, running, head)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO UPDATE SET agent_id = excluded.agent_id,"
         " rewind_at = excluded.rewind_at, queue_paused = excluded.queue_paused,"
+        " beside = excluded.beside,"
         " turn_count = excluded.turn_count, running = excluded.running, head = excluded.head",
         (
             record.id,
@@ -61,6 +63,7 @@ def write_chat(connection: sqlite3.Connection, record: ChatRecord) -> None:
             record.agent_id,
             record.rewind_at,
             record.queue_paused,
+            encode_json(record.beside),
             record.turn_count,
             # Something of it is a worker's, and a worker does not outlive its host.
             "activeTurn" in record.head or "activity" in record.head,
@@ -163,11 +166,12 @@ def read_session(connection: sqlite3.Connection, id: str) -> KeptSession | None:
 
 def _read_chat(connection: sqlite3.Connection, id: str) -> KeptChat:
     row = connection.execute(
-        "SELECT session, uri, parent, tool_call_id, agent_id, rewind_at, queue_paused, turn_count,"
-        " head FROM chats WHERE id = ?",
+        "SELECT session, uri, parent, tool_call_id, agent_id, rewind_at, queue_paused, beside,"
+        " turn_count, head FROM chats WHERE id = ?",
         (id,),
     ).fetchone()
-    session, uri, parent, tool_call_id, agent_id, rewind_at, queue_paused, turn_count, head = row
+    session, uri, parent, tool_call_id, agent_id, rewind_at, queue_paused, beside, *rest = row
+    turn_count, head = rest
     turns = read_turns(connection, id, 0, turn_count)
     if len(turns) != turn_count:
         raise JsonError(f"{turn_count - len(turns)} of its {turn_count} turns are missing")
@@ -182,6 +186,7 @@ def _read_chat(connection: sqlite3.Connection, id: str) -> KeptChat:
             agent_id=agent_id,
             rewind_at=rewind_at,
             queue_paused=bool(queue_paused),
+            beside=_object(beside),
             turn_count=turn_count,
             head=_object(head),
         ),

@@ -39,6 +39,7 @@ STEPS: tuple[str, ...] = (
         agent_id TEXT,
         rewind_at TEXT,
         queue_paused INTEGER NOT NULL,
+        beside BLOB NOT NULL,
         turn_count INTEGER NOT NULL,
         running INTEGER NOT NULL,
         head BLOB NOT NULL

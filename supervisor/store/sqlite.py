@@ -9,7 +9,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import trio
 from attrs import define, field
@@ -20,6 +20,7 @@ from . import rows
 from .interface import (
     ChatRecord,
     ClientRecord,
+    Durability,
     Kept,
     KeptSession,
     SessionRecord,
@@ -32,9 +33,6 @@ from .upkeep import check_database, connect, copy_database
 
 Json = dict[str, Any]
 T = TypeVar("T")
-
-Durability = Literal["process", "power"]
-"""What a commit survives: the end of the program; or a power cut too, which costs an fsync each."""
 
 #: What a checkpoint leaves of the write-ahead log.
 MAX_LOG_BYTES = 16 * 1024 * 1024
@@ -73,6 +71,9 @@ class SqliteStore(Store):
     Args:
         path: the database; made, for its owner alone, when it is not there.
         durability: what a commit survives.
+
+    Attributes:
+        commits: how many transactions were written since it was made.
     """
 
     def __init__(self, path: Path, *, durability: Durability = "process") -> None:
@@ -80,6 +81,7 @@ class SqliteStore(Store):
         self._path = path
         self._durability = durability
         self._batches = [Batch()]
+        self.commits = 0
         self._written = False
         self._committing = False
         self._commit_lock = trio.Lock()
@@ -197,6 +199,7 @@ class SqliteStore(Store):
             self._committing = any(batch.must_commit for batch in taken)
             try:
                 await self._in(self._writer, self._write, taken)
+                self.commits += 1
             except BaseException:
                 # Refused, or cancelled before it began: the next commit has it all.
                 self._batches, self._written = [*taken, *self._batches], True
