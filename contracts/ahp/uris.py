@@ -21,11 +21,12 @@ Family: TypeAlias = Literal["root", "session", "chat"]
 #: The root channel, in the one spelling that clients compare with.
 ROOT_URI: Final = "ahp-root://"
 
-#: Of an id, decoded.
-MAX_ID_CHARS: Final = 512
+#: Of an id, decoded. On `/chats` the client chooses any: one of 10,000 characters is an id
+#: like any other, and an id is the same on both wires, so no shorter stand-in is made of it.
+MAX_ID_CHARS: Final = 10_000
 
-#: Of a URI: an id of four-byte characters, percent-encoded, inside base64, fits.
-MAX_URI_CHARS: Final = 16 * 1024
+#: Of a URI: an id of four-byte characters, percent-encoded (12 each), inside base64 (16), fits.
+MAX_URI_CHARS: Final = 16 * MAX_ID_CHARS + 1024
 
 _URI: Final = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/?#]*))?(?P<path>[^?#]*)", re.DOTALL
