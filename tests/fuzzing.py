@@ -58,6 +58,9 @@ CLOSE_CODES = {1000, 1001, 1002, 1003, 1005, 1007, 1009, 1013, 4001}
 #: After so many examples the fuzzed session is made anew, so that it does not grow.
 EXAMPLES_A_SESSION = 40
 
+#: What a connection whose messages are fuzzed speaks; None: it was not let in.
+VERSIONS = ["1.0.0", "1.0.0", "1.0.0", "0.10.0", "0.9.0", "0.8.0", "0.7.0", "0.6.0", None]
+
 _TRACE = re.compile(r"Traceback|\.py\\?\", line \d|Exception Group")
 _NUMBERED = re.compile(r'"([tcr])([1-9])"')
 _FOLDER = re.compile(r"file:///([abc])")
@@ -348,12 +351,13 @@ class Answers:
         assert not more, f"answered and not asked: {more}"
 
 
-async def any_messages(host: FuzzedHost, given: tuple[bool, list[str]]) -> None:
+async def any_messages(host: FuzzedHost, given: tuple[str | None, list[str]]) -> None:
     """Messages, most of them nearly right: each request is answered once, or the line is closed.
 
-    They find a chat with a running turn in which two approvals and a question wait.
+    They come after `initialize` with some version, or before any, and find a chat with a
+    running turn in which two approvals and a question wait.
     """
-    initialized, messages = given
+    version, messages = given
     await host.session()
     number = host.examples
     turn_id = f"t1-{number}"
@@ -375,8 +379,8 @@ async def any_messages(host: FuzzedHost, given: tuple[bool, list[str]]) -> None:
     messages = [_named(message, number) for message in messages]
     answers = Answers(f"fuzz-{number}")
     async with open_websocket_url(host.url) as socket, trio.open_nursery() as nursery:
-        if initialized:
-            first = {"protocolVersions": ["1.0.0"], "clientId": answers.client_id}
+        if version is not None:
+            first = {"protocolVersions": [version], "clientId": answers.client_id}
             hello = {"jsonrpc": "2.0", "id": "first", "method": "initialize", "params": first}
             messages.insert(0, json.dumps(hello))
         messages.append('{"jsonrpc":"2.0","id":"last","method":"ping"}')
@@ -399,7 +403,7 @@ async def any_messages(host: FuzzedHost, given: tuple[bool, list[str]]) -> None:
         nursery.start_soon(read)
         for message in messages:
             answers.asked(message)
-            answers.initialized = initialized
+            answers.initialized = version is not None
             try:
                 await socket.send_message(message)
             except ConnectionClosed:
@@ -484,7 +488,7 @@ STRANDS: Mapping[str, Strand] = {
     "frames": Strand(given=lambda url, seed, share: fuzz_inputs.FRAMES, check=any_frames),
     "messages": Strand(
         given=lambda url, seed, share: st.tuples(
-            st.sampled_from([True] * 7 + [False]), fuzz_inputs.messages(seed, share)
+            st.sampled_from(VERSIONS), fuzz_inputs.messages(seed, share)
         ),
         check=any_messages,
     ),
