@@ -44,9 +44,13 @@ from .state_dir import StateDir, StateDirError, hold_state_dir
 from .store.interface import Durability, StoreError
 from .store.sqlite import SqliteStore
 from .wires.ahp import ahp_route
+from .wires.chats.connection import chats_route
 from .wires.control import ControlSocket
 
 DISTRIBUTION = "ahpd-supervisor"
+
+#: Where the agent-contracts wire is served; AHP is at the root.
+CHATS_PATH = "/chats"
 
 #: The database's name in the state directory.
 DATABASE = "state.db"
@@ -95,11 +99,12 @@ class Running:
     """A host that listens.
 
     Attributes:
-        ahp: its WebSocket address, with the token.
+        ahp, chats: the WebSocket addresses of its wires, with the token.
         stopping: set when it begins to stop.
     """
 
     ahp: str = field(repr=False)
+    chats: str = field(repr=False)
     stopping: trio.Event
 
 
@@ -134,13 +139,15 @@ async def serve(
             nursery.start_soon(stop.hear, signals)
             await _end_strays(options.state_dir)
             async with _keeper() as launcher, _host(options, state_dir, launcher) as host:
+                routes = {"/": ahp_route(host)}
                 listener = Listener(
                     binding,
                     admission=Admission(token=tokens.client, allowed_origins=options.allow_origin),
-                    routes={"/": ahp_route(host)},
+                    routes=routes,
                     bounds=options.bounds,
                 )
                 service = _Service(options, state_dir, tokens, launcher, host, listener, stop)
+                routes[CHATS_PATH] = chats_route(host, service.operations)
                 await service.run(task_status)
             nursery.cancel_scope.cancel()
 
@@ -207,9 +214,10 @@ class _Service:
         self._stopping = trio.Event()
         address = listener.address
         self._ahp = address.url(token=tokens.client)
+        self._chats = address.url(CHATS_PATH, token=tokens.client)
         self._plain_ahp = address.url()
         version = installed_version(DISTRIBUTION)
-        operations = Operations(
+        self.operations = Operations(
             host,
             Surroundings(
                 version=version,
@@ -224,7 +232,7 @@ class _Service:
             ),
         )
         self._control = ControlSocket(
-            operations,
+            self.operations,
             folder=state_dir.path,
             token=tokens.control,
             version=version,
@@ -244,7 +252,8 @@ class _Service:
                 why = error.strerror or error
                 raise StartError(f"cannot make the control socket: {why}") from None
             self._warn()
-            task_status.started(Running(ahp=self._ahp, stopping=self._stopping))
+            running = Running(ahp=self._ahp, chats=self._chats, stopping=self._stopping)
+            task_status.started(running)
             await self._stop.asked.wait()
             self._stopping.set()
             await self._end()

@@ -38,8 +38,10 @@ def test_start_prints_one_line_of_json_and_what_it_keeps_is_its_owners_alone(
 ) -> None:
     home = state_dir / "made" / "by the start"
     with operated(home) as host:
-        assert host.told.keys() == {"event", "pid", "ahp"}
-        assert host.line == f'{{"event":"listening","pid":{host.pid},"ahp":"{host.ahp}"}}\n'
+        assert host.told.keys() == {"event", "pid", "ahp", "chats"}
+        assert host.told["chats"] == host.ahp.replace("/?", "/chats?")
+        addresses = f'"ahp":"{host.ahp}","chats":"{host.told["chats"]}"'
+        assert host.line == f'{{"event":"listening","pid":{host.pid},{addresses}}}\n'
         assert host.pid == host.process.pid
         token = (home / "token").read_text().strip()
         assert host.ahp.startswith("ws://127.0.0.1:")

@@ -196,7 +196,8 @@ def _run(options: "Options", as_json_line: bool) -> int:
 
 def _announce(options: "Options", running: "Running", as_json_line: bool) -> None:
     if as_json_line:
-        said = as_json({"event": "listening", "pid": os.getpid(), "ahp": running.ahp})
+        addresses = {"ahp": running.ahp, "chats": running.chats}
+        said = as_json({"event": "listening", "pid": os.getpid(), **addresses})
     else:
         said = _welcome(options, running)
     try:
@@ -219,6 +220,7 @@ def _welcome(options: "Options", running: "Running") -> str:
         f"ahpd-supervisor {version('ahpd-supervisor')} is listening (process {os.getpid()})",
         "",
         f"  AHP     {running.ahp}",
+        f"  chats   {running.chats}",
         f"  agents  {', '.join(options.agents) or 'none'}",
         f"  state   {options.state_dir}",
         "",
