@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ahpd.contracts.ahp.actions import check_action
 from ahpd.contracts.ahp.reducers import reduce_chat
 from ahpd.contracts.json import same_json
-from ahpd.supervisor.wires import windows
+from ahpd.supervisor.wires.ahp import windows
 
 Json = dict[str, Any]
 NOON = "2026-10-01T12:00:00.000Z"

@@ -13,7 +13,7 @@ import binascii
 from collections.abc import Mapping, Set
 from typing import Any, TypeAlias
 
-from ...contracts.json import encode_json
+from ....contracts.json import encode_json
 
 Json = dict[str, Any]
 
