@@ -30,6 +30,7 @@ from ..contracts.json import JsonError
 from .agents import Agents, AgentUnavailable
 from .bounds import Bounds
 from .configuration import AgentConfig
+from .processes import descriptors
 from .processes.launcher import Launcher
 from .processes.marks import mark_of
 from .processes.output_log import OutputLog
@@ -581,6 +582,7 @@ class Host:
             raise AhpError(
                 ErrorCode.INVALID_PARAMS, f"The agent {session.agent} has one chat a session."
             )
+        self._hold_descriptors()
         if len(session.chats) >= self.bounds.max_chats_per_session:
             raise AhpError(
                 ErrorCode.INVALID_PARAMS,
@@ -633,8 +635,15 @@ class Host:
         self.notify("root/sessionRemoved", {"session": summary["resource"]})
         return True
 
+    def _hold_descriptors(self) -> None:
+        if descriptors.are_scarce(descriptors.OF_A_CHAT):
+            raise AhpError(
+                ErrorCode.INTERNAL_ERROR, f"Nothing can be started: {descriptors.scarcity()}."
+            )
+
     def _hold_rate(self) -> None:
-        if self.session_count >= self.bounds.max_sessions:
+        self._hold_descriptors()
+        if self.session_count + len(self._creating) >= self.bounds.max_sessions:
             raise AhpError(
                 ErrorCode.INVALID_PARAMS, f"The host has {self.bounds.max_sessions} sessions."
             )

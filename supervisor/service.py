@@ -37,6 +37,7 @@ from .configuration import AgentConfig
 from .host import Host, open_host
 from .listener import Binding, Listener, ListenError, bind, tls_context
 from .operations import Operations, Surroundings
+from .processes import descriptors
 from .processes.keeper_launcher import KeeperLauncher, open_keeper
 from .processes.launcher import LaunchError
 from .processes.marks import end_marked, mark_of
@@ -128,6 +129,7 @@ async def serve(
     )
     if fault is not None:
         raise StartError(fault)
+    descriptors.raise_limit()
     stop = _Stop()
     with (
         start_errors_unwrapped(),

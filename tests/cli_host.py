@@ -154,7 +154,7 @@ class CliHost:
             session = await client.subscribe(f"ahp-session:/{id}")
             await client.until(lambda: session.state["lifecycle"] == "ready")
 
-        self._as_client(create)
+        self.as_client(create)
 
     def create_chat(self, session: str, id: str) -> None:
         """Adds a chat of this id to a session."""
@@ -163,7 +163,7 @@ class CliHost:
             params = {"channel": f"ahp-session:/{session}", "chat": f"ahp-chat:/{id}"}
             await client.request("createChat", params)
 
-        self._as_client(create)
+        self.as_client(create)
 
     def chats(self, session: str) -> list[ChannelName]:
         """The chats of a session."""
@@ -174,10 +174,12 @@ class CliHost:
             names = [parse_channel(row["resource"]) for row in state["chats"]]
             found.extend(name for name in names if name is not None)
 
-        self._as_client(look)
+        self.as_client(look)
         return found
 
-    def _as_client(self, act: Callable[[AhpClient], Awaitable[None]]) -> None:
+    def as_client(self, act: Callable[[AhpClient], Awaitable[None]]) -> None:
+        """Does something as a client of this host."""
+
         async def connected() -> None:
             async with open_client(self.ahp) as client:
                 await act(client)

@@ -16,6 +16,7 @@ from ahpd.supervisor.processes import keeper as program
 from keeper_probes import MARK, alive, new_mark
 
 LIMIT_S = 10.0
+NOFILE = "1024"
 
 
 class Driver:
@@ -25,7 +26,7 @@ class Driver:
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(LIMIT_S)
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-B", program.__file__, str(theirs.fileno())],
+            [sys.executable, "-I", "-S", "-B", program.__file__, str(theirs.fileno()), NOFILE],
             pass_fds=[theirs.fileno()],
             start_new_session=True,
             stdin=subprocess.DEVNULL,

@@ -1,8 +1,8 @@
 """The keeper: the parent of every worker, and the one place that forks, kills and reaps.
 
-Started by the supervisor as `python -I -S -B keeper.py FD`: the standard
-library alone, one thread, one loop. FD is its end of a SOCK_SEQPACKET pair, one
-JSON object a packet:
+Started by the supervisor as `python -I -S -B keeper.py FD NOFILE`: the standard
+library alone, one thread, one loop. NOFILE is the soft limit of open files that
+workers get. FD is its end of a SOCK_SEQPACKET pair, one JSON object a packet:
 
     from the supervisor                        to the supervisor
     {op: start, id} and five descriptors:      {event: ready}
@@ -62,7 +62,7 @@ DESCRIPTORS_PER_START = 5
 class Keeper:
     """The loop, and all it knows. Nothing in it may block."""
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, worker_nofile: int) -> None:
         control.setblocking(False)
         self._control = control
         self._control_fd = control.fileno()
@@ -73,7 +73,7 @@ class Keeper:
         self._reaper = Reaper(self._on_exit, self._on_gone, self._on_escapee)
         self._stopping = False
         self._supervisor_gone = False
-        self._nofile = _raise_nofile()
+        self._nofile = _raise_nofile(worker_nofile)
         self._wake_fd, write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGCHLD, _ignore)
         signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
@@ -263,13 +263,13 @@ def _to_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _raise_nofile() -> tuple[int, int]:
+def _raise_nofile(worker_soft: int) -> tuple[int, int]:
     """Takes more descriptors for ourselves; answers the limits that workers get."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = WANTED_NOFILE if hard == resource.RLIM_INFINITY else min(WANTED_NOFILE, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return soft, hard
+    return worker_soft, hard
 
 
 def _drain(fd: int) -> None:
@@ -285,7 +285,7 @@ def _ignore(_number: int, _frame: object) -> None:
 
 
 def main() -> int:
-    """Runs the keeper on the descriptor named by the first argument."""
+    """Runs the keeper; see above for its two arguments."""
     # Only the supervisor's word or its end stop us: not a terminal, not a shutdown
     # that signals everybody while workers still run.
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
@@ -297,7 +297,7 @@ def main() -> int:
         return 1
     become_subreaper()
     prctl(PR_SET_NAME, b"ahpd-keeper\0")
-    Keeper(control).run()
+    Keeper(control, int(sys.argv[2])).run()
     return 0
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 import trio
 
+from . import descriptors
 from .keeper_link import KeeperLink
 from .keeper_worker import KeeperWorker, Pipes, close_all
 from .kernel import become_subreaper, descends_from, read_stat
@@ -129,6 +130,8 @@ class KeeperLauncher(Launcher):
         link = self._link
         if link is None:
             return None
+        if descriptors.are_scarce():
+            raise LaunchError(f"the worker could not be started: {descriptors.scarcity()}")
         try:
             program_fd = _file_of(program)
             try:

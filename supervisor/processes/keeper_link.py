@@ -14,7 +14,7 @@ from typing import Any
 import trio
 from attrs import frozen
 
-from . import keeper
+from . import descriptors, keeper
 from .launcher import LaunchError
 
 #: From starting the program to its first word.
@@ -64,7 +64,13 @@ class KeeperLink:
             LaunchError: it could not be started, is of no use here, or is silent.
         """
         process, ours = _spawn()
-        link = cls(process, ours)
+        try:
+            link = cls(process, ours)
+        except OSError as error:
+            ours.close()
+            process.kill()
+            process.wait()
+            raise LaunchError(f"the keeper could not be started: {error}") from error
         KEEPER_PIDS.add(process.pid)
         try:
             with trio.fail_after(READY_LIMIT_S):
@@ -170,25 +176,28 @@ class KeeperLink:
 
     def _hear_rest(self, on_event: Callable[[dict[str, Any]], None]) -> None:
         """What a dead keeper had said before: statuses that nobody else can tell any more."""
-        with socket.socket(fileno=os.dup(self._control.fileno())) as rest:
-            rest.setblocking(False)
-            while True:
-                try:
-                    data = rest.recv(keeper.PACKET_BYTES)
-                except OSError:
-                    return
-                if not data:
-                    return
-                on_event(json.loads(data))
+        while True:
+            try:
+                # One packet. The socket is trio's, so it never blocks.
+                data = os.read(self._control.fileno(), keeper.PACKET_BYTES)
+            except OSError:
+                return
+            if not data:
+                return
+            on_event(json.loads(data))
 
 
 def _spawn() -> tuple["subprocess.Popen[bytes]", socket.socket]:
     # From the caller's thread and without a pause: a keeper must not depend on
     # a thread that leaves.
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    except OSError as error:
+        raise LaunchError(f"the keeper could not be started: {error}") from error
+    said = [str(theirs.fileno()), str(descriptors.given_limit())]
     try:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-B", keeper.__file__, str(theirs.fileno())],
+            [sys.executable, "-I", "-S", "-B", keeper.__file__, *said],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             cwd="/",
