@@ -331,7 +331,10 @@ async def test_a_second_connection_of_a_client_takes_the_place_of_the_first(
             assert [c["clientId"] for c in second.states[session]["activeClients"]] == ["same"]
             turn = await second.say(chat, "t1", "still here")
             assert turn["state"] == "complete"
-            assert len(live.host.resolve(chat).subscriptions) == 1  # type: ignore[union-attr]
+            channel = live.host.resolve(chat)
+            assert channel is not None
+            held = [s for s in channel.subscriptions.values() if s.seat.client_id == "same"]
+            assert len(held) == 1
 
 
 async def test_what_a_replaced_connection_still_says_is_not_heard(state_dir: Path) -> None:
