@@ -17,6 +17,10 @@ from .json import JsonError, decode_json, encode_json
 #: sends it, so nothing legitimate may need one (see `PART_BYTES`).
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 
+#: How many JSON values a worker's frame may hold (`json.holds_more_values`): far more
+#: than anything of an agent's does, and few enough to be looked at in a moment.
+MAX_FRAME_VALUES = 100_000
+
 #: What travels in parts (seed turns, transcripts, lists) is cut at this size.
 PART_BYTES = 1024 * 1024
 

@@ -9,7 +9,6 @@ without, and is refused like one.
 
 import json
 import math
-from collections.abc import Iterable
 from typing import Any, NoReturn
 
 import msgspec
@@ -143,19 +142,44 @@ def _has_brackets_for(data: bytes | bytearray | memoryview | str, levels: int) -
     return said.count(b"{") + said.count(b"[") > levels
 
 
+def holds_more_values(data: bytes, limit: int) -> bool:
+    """Whether a JSON document holds more than `limit` values, told without making any of them.
+
+    A value is the document itself, or what stands in an object or an array of it; an empty
+    one counts twice. Each becomes an object of ours, several times the size of its bytes,
+    which whoever walks the document looks at: so a bound in bytes alone bounds neither
+    memory nor time. Of bytes that are no JSON nothing is promised, but that it answers.
+    """
+    if _values_at_most(data) <= limit:
+        return False
+    # What looked like so many may stand in strings. Escapes go first, so that every
+    # quote that is left begins or ends one.
+    unescaped = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # A string is a key or a value.
+    if unescaped.count(b'"') > 4 * limit:
+        return True
+    return _values_at_most(b"".join(unescaped.split(b'"')[::2])) > limit
+
+
+def _values_at_most(data: bytes) -> int:
+    # In an array or object that is not empty stands one value more than commas.
+    return data.count(b",") + data.count(b"[") + data.count(b"{") + 1
+
+
 def _nests_deeper_than(value: Any, limit: int) -> bool:
-    # Breadth first, so that the walk itself cannot exhaust the stack.
+    # Breadth first, so that the walk itself cannot exhaust the stack; in one piece, since
+    # what a peer sent is waited for by everybody. What was decoded has no subclasses.
     level: list[Any] = [value] if isinstance(value, (dict, list)) else []
     for _ in range(limit):
         if not level:
             return False
-        level = [child for item in level for child in _containers_in(item)]
+        level = [
+            child
+            for item in level
+            for child in (item.values() if type(item) is dict else item)
+            if type(child) is dict or type(child) is list
+        ]
     return bool(level)
-
-
-def _containers_in(value: Any) -> Iterable[Any]:
-    children = value.values() if isinstance(value, dict) else value
-    return [child for child in children if isinstance(child, (dict, list))]
 
 
 def same_json(left: Any, right: Any) -> bool:

@@ -337,6 +337,7 @@ class CatalogueWorker:
         port = WorkerPort(
             process,
             max_frame_bytes=self._bounds.max_frame_bytes,
+            max_frame_values=self._bounds.max_frame_values,
             max_partial_s=self._bounds.partial_frame_s,
         )
         self._client = client = WorkerClient(port, lambda name, payload: None)

@@ -127,6 +127,9 @@ class Bounds:
     #: A worker that says more is read more slowly. Deltas count after they were gathered.
     actions_per_s: int = _count(1000)
     actions_burst: int = _count(2000)
+    #: JSON values in one frame of a worker: it is ended over a frame that holds more. Bytes
+    #: alone are no measure, as each value costs memory and time of its own.
+    max_frame_values: int = _count(100_000)
     #: The age of a worker's unfinished frame, in time in which we read.
     partial_frame_s: float = _time(10)
     #: What a chat's log keeps, in two files of half of it; older lines give way.

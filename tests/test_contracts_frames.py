@@ -1,8 +1,8 @@
 """JSON and the frames made of it: nothing received raises, everything sent reads back the same."""
 
 import json
-import sys
 import math
+import sys
 from itertools import pairwise
 from typing import Any
 
@@ -29,6 +29,7 @@ from ahpd.contracts.json import (
     JsonError,
     decode_json,
     encode_json,
+    holds_more_values,
     mend_surrogates,
     same_json,
 )
@@ -56,7 +57,30 @@ def nested(levels: int) -> str:
     return "[" * levels + "]" * levels
 
 
+def values_in(value: Any) -> int:
+    """How many values a document holds, where an empty object or array counts twice."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, list):
+        return 1
+    return 1 + sum(map(values_in, value)) if value else 2
+
+
 # -- JSON ----------------------------------------------------------------------
+
+
+@given(JSON)
+@example(['[{,":', {'","': "\\"}, '\\"[[[', "\\\\"])
+def test_values_are_counted_as_they_stand_and_not_in_strings(value: Any) -> None:
+    count = values_in(value)
+    data = encode_json(value)
+    assert not holds_more_values(data, count)
+    assert holds_more_values(data, count - 1)
+
+
+@given(st.binary())
+def test_whatever_the_bytes_are_counting_answers(data: bytes) -> None:
+    assert holds_more_values(data, 3) in (True, False)
 
 
 @given(JSON)

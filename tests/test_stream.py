@@ -71,6 +71,15 @@ def test_one_that_is_larger_than_all_that_may_be_held_is_numbered_and_not_held()
     assert numbers(held.since(1001)) == [1002]
 
 
+def test_what_is_held_once_it_was_delivered_is_its_json_alone() -> None:
+    said = action("ü")
+    envelope = stream().number("ahp-chat:/1", said, None)
+    assert envelope.action is said
+    envelope.delivered()
+    assert envelope.action == said and envelope.action is not said
+    assert envelope.params("ahp-chat:/1")["action"] == said
+
+
 def test_an_envelope_is_said_under_each_spelling_with_its_action_alone_shared() -> None:
     envelope = stream().number("ahp-chat:/1", action("ü"), Origin(client_id="one", client_seq=7))
     for spelling in ("ahp-chat:/1", "ahp-chat://default/x"):

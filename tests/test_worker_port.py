@@ -128,6 +128,19 @@ async def test_a_frame_over_the_limit_ends_the_iteration_and_does_not_grow_us() 
             assert await collect(port) == [BadFrame("a frame is larger than 1000000 bytes")]
 
 
+async def test_a_frame_of_more_values_than_may_be_is_told_and_never_made() -> None:
+    code = """
+        import os
+        frame = b'{"type":"event","event":"%s","payload":[' + b'[],' * 400 + b'"[,[,[,"]}\\n'
+        os.write(4, frame % b'within' + frame.replace(b'[],', b'[],[],[],') % b'beyond')
+    """
+    with trio.fail_after(10):
+        async with running(python(code), max_frame_values=1000) as (_, port):
+            within, beyond = await collect(port)
+    assert isinstance(within, Event) and within.event == "within"
+    assert beyond == BadFrame("a frame holds more than 1000 values")
+
+
 @pytest.mark.parametrize("dribbles", [False, True])
 async def test_a_frame_that_is_never_finished_ends_the_iteration(dribbles: bool) -> None:
     code = f"""

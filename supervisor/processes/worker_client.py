@@ -6,6 +6,7 @@ shape, every reply must answer something that was asked. What does not fit is a
 fault: reading stops, and whoever runs the worker ends it.
 """
 
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -23,7 +24,7 @@ from ...contracts.worker_wire import (
     Part,
 )
 from .pace import Pace
-from .worker_port import WorkerPort
+from .worker_port import WorkerPort, rest_after
 
 T = TypeVar("T")
 
@@ -191,7 +192,9 @@ class WorkerClient:
         """
         try:
             async for frame in self._port:
+                began_s = time.perf_counter()
                 self._handle(frame)
+                await rest_after(began_s)
                 if self._pace is not None and self._pace.owes:
                     await self._pace.settle()
         finally:

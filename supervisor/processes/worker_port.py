@@ -12,6 +12,7 @@ import trio
 
 from ...contracts.frames import (
     MAX_FRAME_BYTES,
+    MAX_FRAME_VALUES,
     BadFrame,
     Frame,
     FrameTooLong,
@@ -19,6 +20,7 @@ from ...contracts.frames import (
     encode_frame,
     parse_frame,
 )
+from ...contracts.json import holds_more_values
 from .launcher import WorkerProcess
 from .pipe_reader import PipeReader
 
@@ -35,6 +37,10 @@ READ_CHUNK_BYTES = 64 * 1024
 #: What a frame costs grows with the state that it changes, so counting alone is not fair.
 FRAMES_PER_TURN = 32
 TURN_S = 0.003
+
+#: What one frame may cost without a rest. The frames of a worker that are dearer than
+#: that are taken so that at most half of the loop's time goes to them.
+DEAR_FRAME_S = 0.01
 
 # A pause of our own loop must not make a frame older than one look at the pipe.
 _LOOK_S = 0.5
@@ -64,6 +70,7 @@ class WorkerPort:
         max_outbox_frames: int = MAX_OUTBOX_FRAMES,
         max_partial_s: float = MAX_PARTIAL_FRAME_S,
         max_frame_bytes: int = MAX_FRAME_BYTES,
+        max_frame_values: int = MAX_FRAME_VALUES,
     ) -> None:
         self._process = process
         self._reader = PipeReader(process.frames_out, READ_CHUNK_BYTES)
@@ -71,6 +78,7 @@ class WorkerPort:
         self._max_outbox_frames = max_outbox_frames
         self._max_partial_s = max_partial_s
         self._max_frame_bytes = max_frame_bytes
+        self._max_frame_values = max_frame_values
         self._outbox: deque[bytes] = deque()
         self._outbox_bytes = 0
         self._changed = trio.Event()
@@ -167,7 +175,10 @@ class WorkerPort:
                 turn_began, count = time.perf_counter(), 0
                 try:
                     for line in decoder.feed(chunk):
-                        yield parse_frame(line)
+                        frame_began = time.perf_counter()
+                        frame = self._parse(line)
+                        await rest_after(frame_began)
+                        yield frame
                         left_s = self._max_partial_s
                         count += 1
                         if count == FRAMES_PER_TURN or time.perf_counter() - turn_began > TURN_S:
@@ -182,6 +193,11 @@ class WorkerPort:
                     f"within {self._max_partial_s:g} s"
                 )
                 return
+
+    def _parse(self, line: bytes) -> Frame | BadFrame:
+        if holds_more_values(line, self._max_frame_values):
+            return BadFrame(f"a frame holds more than {self._max_frame_values} values")
+        return parse_frame(line)
 
     async def _send_all(self) -> None:
         try:
@@ -225,3 +241,16 @@ class WorkerPort:
         if len(line) > self._max_frame_bytes:
             raise FrameTooLong(f"a frame is larger than {self._max_frame_bytes} bytes")
         return line + b"\n"
+
+
+async def rest_after(began_s: float) -> None:
+    """Lets everybody else run for as long as a dear step took; returns at once after a cheap one.
+
+    A step cannot be cut, so whoever waits for one worker's waits once and not for each.
+
+    Args:
+        began_s: when the step began, on `time.perf_counter`.
+    """
+    took_s = time.perf_counter() - began_s
+    if took_s > DEAR_FRAME_S:
+        await trio.sleep(took_s)

@@ -149,6 +149,7 @@ class Conversation:
         port = WorkerPort(
             process,
             max_frame_bytes=self._bounds.max_frame_bytes,
+            max_frame_values=self._bounds.max_frame_values,
             max_partial_s=self._bounds.partial_frame_s,
         )
         self._client = client = WorkerClient(port, self._on_event, pace=self.pace)

@@ -13,7 +13,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from ...contracts.ahp.lens import Lens
-from ...contracts.json import encode_json
+from ...contracts.json import decode_json, encode_json
 
 Json = dict[str, Any]
 
@@ -32,7 +32,7 @@ class Envelope:
 
     channel: str
     """The channel's own URI; a subscriber reads it under its own spelling."""
-    action: Json
+    _action: Json | None
     server_seq: int
     origin: Origin | None = None
     rejection_reason: str | None = None
@@ -44,6 +44,13 @@ class Envelope:
     _action_json: bytes | None = field(default=None, init=False)
     _said: dict[str, tuple[Json, ...]] = field(factory=dict, init=False)
     _texts: dict[tuple[int, str], tuple[Json, str]] = field(factory=dict, init=False)
+
+    @property
+    def action(self) -> Json:
+        """The action. Not to be changed."""
+        if self._action is None:
+            return dict(decode_json(self.action_json))
+        return self._action
 
     def said(self, lens: Lens) -> tuple[Json, ...]:
         """What a line of versions is told of this action: translated once a line."""
@@ -93,10 +100,14 @@ class Envelope:
         return made[1]
 
     def delivered(self) -> None:
-        """Lets go of what only delivering needs: what is held for replay is the action alone.
+        """Lets go of what only delivering needs: the action's JSON is what is held for replay.
 
-        The states above all: each would keep an older copy of a streamed text.
+        The states above all: each would keep an older copy of a streamed text. The
+        action itself as well: as objects it costs several times its bytes, and by
+        those the bound of what is held counts.
         """
+        if self._action_json is not None:
+            self._action = None
         self._texts.clear()
         self._said.clear()
         self.before = self.after = None
@@ -105,7 +116,7 @@ class Envelope:
     def action_json(self) -> bytes:
         """The action, encoded."""
         if self._action_json is None:
-            self._action_json = encode_json(self.action)
+            self._action_json = encode_json(self._action)
         return self._action_json
 
     @property
