@@ -352,7 +352,8 @@ async def test_what_a_replaced_connection_still_says_is_not_heard(state_dir: Pat
                 await _talk(first, chat)
             await closed(first)
             await second.request("ping")
-            assert len(channel.subscriptions) == 1
+            assert [s.seat.client_id for s in channel.subscriptions.values()].count("watcher") == 1
+            assert all(s.seat.client_id != "same" for s in channel.subscriptions.values())
             assert "activeTurn" not in watcher.states[chat]
 
 
