@@ -661,6 +661,8 @@ class Host:
 
     def _agents_changed(self) -> None:
         self.root.publish({"type": "root/agentsChanged", "agents": self.agents.infos()})
+        for watcher in self.watchers:
+            watcher.agents_changed()
 
     # -- chats ------------------------------------------------------------------------
 

@@ -150,11 +150,11 @@ class ChatsClient:
             raise ChatsRefused(frame["error"])
         return frame["result"]
 
-    async def ask(self, name: str, **payload: Any) -> Any:
+    async def ask(self, name: str, /, **payload: Any) -> Any:
         """Asks and waits for the result."""
         return await self.answer(await self.send(name, payload))
 
-    async def refused(self, name: str, **payload: Any) -> str:
+    async def refused(self, name: str, /, **payload: Any) -> str:
         """Asks what is to be refused; answers the code."""
         try:
             result = await self.ask(name, **payload)

@@ -17,6 +17,9 @@ _UNSET = object()
 class Watcher(Protocol):
     """Who watches. Nothing here may wait or raise."""
 
+    def agents_changed(self) -> None:
+        """More is known of an agent, or less: not all of it stands in the root's state."""
+
     def chat_added(self, chat: "Chat", *, made: bool) -> None:
         """A chat is there: made, or brought back from what is kept. Nothing was published on its
         channel yet."""

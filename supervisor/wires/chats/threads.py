@@ -5,6 +5,7 @@ told here at the same moment, in the same order, and becomes the words of this w
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -64,7 +65,6 @@ class Threads:
         self._connections: dict[int, Listener] = {}
         self._preferences: dict[int, ChatPreferences] = {}
         self._stirring: set[int] = set()
-        host.root.subscribe(self, host.root.uri)
         host.watchers.append(self)
         for chat in list(host.chats.values()):
             self.chat_added(chat, made=False)
@@ -150,6 +150,10 @@ class Threads:
 
     # -- what watchers hear (sessions.watching.Watcher) -------------------------------
 
+    def agents_changed(self) -> None:
+        for live in self.all():
+            self.host.ledger.tell(partial(self._guarded, live.take_agent))
+
     def chat_added(self, chat: Chat, *, made: bool) -> None:
         bounds = self.host.bounds
         live = LiveThread(
@@ -223,9 +227,6 @@ class Threads:
                 held = self._by_channel.get(id(chat.channel))
                 if held is not None:
                     held.take_session(after, shown=kind in _SHOWN)
-        elif kind == "root/agentsChanged":
-            for live in self.all():
-                live.take_agent()
 
     def _session_at(self, channel: Channel) -> Session | None:
         session = self.host.sessions.get(channel.owner_id)
