@@ -16,6 +16,7 @@ from attrs import define, evolve, field
 
 from ..contracts.ahp.absence import without_nulls
 from ..contracts.ahp.actions import check_action
+from ..contracts.json import encode_json
 from ..contracts.worker_wire import (
     WORKER_REQUESTS,
     ConfigCompletions,
@@ -40,6 +41,18 @@ Json = dict[str, Any]
 
 #: What of the host's own environment a worker gets; and what begins with `LC_`.
 ALLOWED_ENVIRONMENT = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
+
+#: What an agent says of itself is sent to every client, in one message with what all others
+#: say: so each may say only so much of it. Its name and description are cut at these, in
+#: characters; of its models the first so many are shown; models, capabilities and
+#: customizations that do not fit into the bytes are left out.
+MAX_NAME_CHARS = 200
+MAX_DESCRIPTION_CHARS = 2000
+MAX_MODELS = 1000
+MAX_INFO_BYTES = 256 * 1024
+
+#: A schema is part of every session of its agent.
+MAX_SCHEMA_BYTES = 256 * 1024
 
 #: How many agents are described at once when the host starts.
 DESCRIBED_AT_ONCE = 2
@@ -77,10 +90,12 @@ class Agent:
     def info(self) -> Json:
         """AHP's `AgentInfo`. There is no word for "unavailable": no models, and the reason."""
         described, probed = self.description, self.probe
+        display_name = described.display_name if described else self.name
+        description = self.fault or (described.description if described else None) or ""
         info: Json = {
             "provider": self.name,
-            "displayName": described.display_name if described else self.name,
-            "description": self.fault or (described.description if described else None) or "",
+            "displayName": display_name[:MAX_NAME_CHARS],
+            "description": description[:MAX_DESCRIPTION_CHARS],
             "models": [],
         }
         told: Json = {}
@@ -88,13 +103,20 @@ class Agent:
             told["capabilities"] = without_nulls(described.capabilities)
         if probed is not None:
             told["customizations"] = without_nulls(probed.customizations)
-            models = [model for model in probed.models if isinstance(model, dict)]
-            # Whatever an agent calls itself, clients know it by its configured name.
-            named = [without_nulls({**model, "provider": self.name}) for model in models]
-            info["models"] = [model for model in named if _fits({**info, "models": [model]})]
+        room_bytes = MAX_INFO_BYTES
         for key, value in told.items():
-            if value is not None and _fits({**info, key: value}):
+            size = len(encode_json(value))
+            if value is not None and size <= room_bytes and _fits({**info, key: value}):
                 info[key] = value
+                room_bytes -= size
+        for model in probed.models[:MAX_MODELS] if probed is not None else ():
+            if isinstance(model, dict):
+                # Whatever an agent calls itself, clients know it by its configured name.
+                named = without_nulls({**model, "provider": self.name})
+                size = len(encode_json(named))
+                if size <= room_bytes and _fits({**info, "models": [named]}):
+                    info["models"].append(named)
+                    room_bytes -= size
         return info
 
 
@@ -177,6 +199,9 @@ class Agents:
             try:
                 worker = await self._catalogue(agent)
                 description = worker.description
+                if len(encode_json(description.schema)) > MAX_SCHEMA_BYTES:
+                    limit_kib = MAX_SCHEMA_BYTES // 1024
+                    raise AgentUnavailable(f"The agent's schema is larger than {limit_kib} KiB.")
             except AgentUnavailable as fault:
                 agent.fault = str(fault)
                 self._on_change()

@@ -35,6 +35,10 @@ MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_PENDING = 10_000
 
 
+#: What a worker's reason for a refusal is cut at: it is told to clients, and to many of them.
+MAX_REASON_CHARS = 2000
+
+
 class WorkerRefused(Exception):
     """The worker answered with a failure.
 
@@ -43,7 +47,7 @@ class WorkerRefused(Exception):
     """
 
     def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
+        super().__init__(message[:MAX_REASON_CHARS])
         self.code = code
 
 
