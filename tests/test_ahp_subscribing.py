@@ -29,14 +29,29 @@ async def turns(client: AhpClient, chat: str, count: int, text: str = "so") -> l
     return ids
 
 
-async def come_back(live: LiveHost, client: AhpClient, uris: list[str], seq: int) -> Json:
-    """A new connection of that client that reconnects; answers what it was told."""
+async def come_back(
+    live: LiveHost, client: AhpClient, uris: list[str], seq: int, *, streaming: bool = False
+) -> Json:
+    """A new connection of that client that reconnects; answers what it was told.
+
+    With `streaming` the replay is applied before anything that follows it is.
+    """
     again = await live.client(client.client_id, initialize=False)
-    result: Json = await again.request(
-        "reconnect", clientId=client.client_id, lastSeenServerSeq=seq, subscriptions=uris
-    )
     again.states = dict(client.states)
-    again.last_seq = seq
+
+    def catch_up(result: Json) -> None:
+        for envelope in result["actions"]:
+            again.apply(envelope)
+
+    result: Json = await again.request(
+        "reconnect",
+        then=catch_up if streaming else None,
+        clientId=client.client_id,
+        lastSeenServerSeq=seq,
+        subscriptions=uris,
+    )
+    if not streaming:
+        again.last_seq = seq
     return {"client": again, **result}
 
 
@@ -598,12 +613,11 @@ async def test_a_turn_in_flight_streams_on_for_who_comes_back(state_dir: Path) -
             client = two
             for _ in range(4):
                 await trio.sleep(0.05)
-                seq = client.last_seq
                 await client.socket.aclose()
-                back = await come_back(live, client, [chat], seq)
+                # What was still read while it closed is seen too.
+                back = await come_back(live, client, [chat], client.last_seq, streaming=True)
+                assert back["type"] == "replay"
                 client = back["client"]
-                for envelope in back["actions"]:
-                    client.apply(envelope)
             await client.ended(chat, "t1")
             await one.ended(chat, "t1")
             assert client.states[chat] == one.states[chat]
