@@ -9,6 +9,7 @@ without, and is refused like one.
 
 import json
 import math
+import re
 from typing import Any, NoReturn
 
 import msgspec
@@ -21,6 +22,7 @@ MAX_NESTING = 128
 #: The largest double, written out, has so many digits before its point.
 _DIGITS_OF_A_DOUBLE = 309
 _TOO_MANY_DIGITS = b"0" * _DIGITS_OF_A_DOUBLE
+_NO_NUMBER_IN_MSGPACK = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
 _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
 
 
@@ -65,7 +67,8 @@ def encode_json(value: Any) -> bytes:
         except UnicodeEncodeError:
             data = msgspec.json.encode(mend_surrogates(value))
         # msgspec writes NaN and infinities as null: where a null stands, look again.
-        if (b"null" in data or _has_long_digits(data)) and _holds_no_number(value):
+        suspect = (b"null" in data and _may_hold_no_number(value)) or _has_long_digits(data)
+        if suspect and _holds_no_number(value):
             raise JsonError("NaN and infinite numbers cannot be said in JSON")
         return data
     except JsonError:
@@ -119,6 +122,18 @@ def _has_long_digits(data: bytes | bytearray | memoryview | str) -> bool:
         return False
     said = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
     return _TOO_MANY_DIGITS in said.translate(_DIGITS_ALIKE)
+
+
+def _may_hold_no_number(value: Any) -> bool:
+    """False: it holds neither NaN nor an infinity, told without a walk of ours.
+
+    MessagePack has no null to write for them: eight bytes of a float follow 0xcb there,
+    whose exponent is all ones. UTF-8 has no such bytes, some integers do.
+    """
+    try:
+        return _NO_NUMBER_IN_MSGPACK.search(msgspec.msgpack.encode(value)) is not None
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return True
 
 
 def _holds_no_number(value: Any) -> bool:

@@ -78,6 +78,23 @@ def test_values_are_counted_as_they_stand_and_not_in_strings(value: Any) -> None
     assert holds_more_values(data, count - 1)
 
 
+@given(JSON, st.sampled_from([math.nan, -math.nan, math.inf, -math.inf]), st.booleans())
+@example([None, "null", 0xCB7FF0], math.nan, True)
+def test_no_number_is_refused_wherever_it_stands_and_null_never_is(
+    value: Any, no_number: float, named: bool
+) -> None:
+    encode_json([None, value])
+    with pytest.raises(JsonError):
+        encode_json([value, {"x": no_number} if named else [no_number]])
+
+
+@given(st.integers(0, 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text())
+@example(0xCB7FF0_0000000000)
+@example(0xCBFFFF_CB7FF8_CB)
+def test_what_looks_like_no_number_in_its_bytes_is_one_all_the_same(value: Any) -> None:
+    assert encode_json({"null": value}) == b'{"null":' + encode_json(value) + b"}"
+
+
 @given(st.binary())
 def test_whatever_the_bytes_are_counting_answers(data: bytes) -> None:
     assert holds_more_values(data, 3) in (True, False)
