@@ -7,6 +7,7 @@ import itertools
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import trio
@@ -214,11 +215,13 @@ class ChatsClient:
     async def is_like_a_fresh_attach_of(self, fresh: "ChatsClient", chat_id: str) -> None:
         """Holds what this client reduced against what another is answered right now."""
         await fresh.attach(chat_id)
-        await self.until(
-            lambda: self.seqs[chat_id] >= fresh.seqs[chat_id], what=f"what was told of {chat_id}"
-        )
-        await fresh.until(lambda: fresh.seqs[chat_id] >= self.seqs[chat_id], what="the same")
-        assert self.seqs[chat_id] == fresh.seqs[chat_id]
+        while self.seqs[chat_id] != fresh.seqs[chat_id]:
+            one, other = (
+                (self, fresh) if self.seqs[chat_id] < fresh.seqs[chat_id] else (fresh, self)
+            )
+            await one.until(
+                partial(_reached, one.seqs, chat_id, other.seqs[chat_id]), what="the same number"
+            )
         assert self.threads[chat_id] == fresh.threads[chat_id]
 
     def turn(self, chat_id: str, turn_id: str) -> Any:
@@ -257,6 +260,10 @@ class ChatsClient:
     def heard(self, name: str) -> list[Json]:
         """The payloads of every event of that name."""
         return [payload for event, payload in self.events if event == name]
+
+
+def _reached(seqs: dict[str, int], chat_id: str, seq: int) -> bool:
+    return seqs[chat_id] >= seq
 
 
 def _definition(ref: str) -> str:

@@ -9,6 +9,7 @@ from agent_contracts import needs_schema
 from ahp_client import text_of
 from ahpd.contracts.ahp.uris import session_uri
 from chats_client import ChatsRefused
+from cli_host import is_running
 from live_host import live_host
 
 pytestmark = needs_schema
@@ -170,6 +171,58 @@ async def test_a_kill_settles_tells_and_ends_everything(state_dir: Path) -> None
             fresh = await one.create("c")
             assert fresh["usage"]["turns"] == 0
             assert one.items("c") == []
+
+
+async def test_a_kill_of_an_agent_that_hears_nothing_answers_at_once(state_dir: Path) -> None:
+    with trio.fail_after(60):
+        async with live_host(state_dir, SCRIPTED, kill_grace_s=1) as live:
+            one, busy = await live.chats(), await live.chats()
+            await one.create("stuck")
+            await busy.create("well")
+            await one.say("stuck", "park; hang")
+            await one.pending("stuck")
+            pids = live.pids(session_uri("stuck"))
+            assert pids
+            streaming = await busy.say("well", "stream 20")
+            began = trio.current_time()
+            await one.ask("chat.kill", chatId="stuck")
+            # The figure is the benchmark's; here it is that nobody waits for the agent.
+            assert trio.current_time() - began < 1
+            (approval,) = one.items("stuck", "approval")
+            assert approval.decision == "cancelled"
+            while any(map(is_running, pids)):  # noqa: ASYNC110  # nobody tells it
+                await trio.sleep(0.02)
+            assert trio.current_time() - began < 1 + 1 + 1
+            assert (await busy.turn_over("well", streaming["turnId"])).state == "done"
+
+
+async def test_a_thread_that_is_more_than_a_frame_holds_is_paged_unasked(state_dir: Path) -> None:
+    with trio.fail_after(60):
+        async with live_host(state_dir, max_frame_bytes=64 * 1024) as live:
+            client = await live.chats()
+            await client.create("c", agent="echo")
+            for _ in range(4):
+                await client.talk("c", "x" * 15_000)
+            result = await client.ask("chat.attach", chatId="c")
+            assert "history" in result and result["pending"] == []
+
+
+async def test_too_many_requests_at_once_are_refused_and_the_rest_is_served(
+    state_dir: Path,
+) -> None:
+    with trio.fail_after(60):
+        async with live_host(state_dir, max_waiting_per_connection=5) as live:
+            client = await live.chats()
+            sent = [await client.send("chat.create", {"chatId": "c", "agent": "echo"})]
+            sent += [await client.send("chat.attach", {"chatId": "c"}) for _ in range(10)]
+            came = []
+            for ident in sent:
+                try:
+                    came.append((await client.answer(ident)).keys() >= {"info"})
+                except ChatsRefused as refusal:
+                    came.append(refusal.code)
+            assert came.count("chat-busy") == 6
+            await client.attach("c")
 
 
 async def test_a_client_that_never_attached_hears_of_every_change_of_status(

@@ -23,6 +23,8 @@ class Told:
     make: Callable[[], Any]
     reads: bool = False
     """It says nothing new: told also while nothing can be kept."""
+    smaller: Callable[[], Any] | None = None
+    """What is answered in its place where it is more than a frame holds."""
 
 
 @frozen

@@ -223,9 +223,7 @@ class ChatsConnection:
     def _succeed(self, request: Request, answer: Any) -> None:
         def telling() -> None:
             try:
-                result = answer.make() if isinstance(answer, Told) else answer
-                frame = Success(id=request.id, result=unstructure(result))
-                text = encode_frame(frame).decode()
+                text = self._success(request, answer)
             except ChatError as error:
                 self._line.send(_failure(request.id, error.code, error.message))
             except Exception:
@@ -237,6 +235,13 @@ class ChatsConnection:
         ledger = self.host.ledger
         reads = isinstance(answer, Told) and answer.reads
         (ledger.answer if reads else ledger.tell)(telling)
+
+    def _success(self, request: Request, answer: Any) -> str:
+        told = answer if isinstance(answer, Told) else Told(lambda: answer)
+        data = encode_frame(Success(id=request.id, result=unstructure(told.make())))
+        if told.smaller is not None and len(data) > self.host.bounds.max_frame_bytes:
+            data = encode_frame(Success(id=request.id, result=unstructure(told.smaller())))
+        return data.decode()
 
     def fail(self, ident: str | None, code: str, message: str) -> None:
         """Refuses a request; `ident` is None where the frame had no usable one."""

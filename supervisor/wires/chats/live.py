@@ -30,7 +30,7 @@ from ....contracts.chats import (
     Thread,
     write,
 )
-from ....contracts.chats.limits import HISTORY_PAGE_BYTES, HISTORY_PAGE_ITEMS
+from ....contracts.chats.limits import HISTORY_PAGE_ITEMS
 from ....contracts.frames import Event, encode_frame
 from ...agents import Agent
 from ...sessions.chat import Chat
@@ -54,9 +54,6 @@ STREAMED: Final = frozenset(
         "chat/usage",
     }
 )
-
-#: What an answer may weigh beside the items in it.
-ENVELOPE_BYTES: Final = 1024 * 1024
 
 
 class Listener(Protocol):
@@ -252,14 +249,13 @@ class LiveThread:
     # -- reading ----------------------------------------------------------------------
 
     def attach(
-        self, listener: Listener, *, limit: int | None, since: int | None, max_bytes: int
+        self, listener: Listener, *, limit: int | None, since: int | None
     ) -> ChatAttachResult:
         """The thread, its newest page, or what happened since; from now on it is streamed too.
 
         Args:
             limit: how many items the page has; None for the whole thread.
             since: the last number the client applied.
-            max_bytes: what an answer may weigh: a longer thread is paged unasked.
         """
         shown = self.look()
         self._attached[id(listener)] = listener
@@ -274,10 +270,8 @@ class LiveThread:
                 bookmarks=marks,
                 visuals=(),
             )
-        count = len(shown.items)
-        room = max_bytes - ENVELOPE_BYTES if limit is None else HISTORY_PAGE_BYTES
-        start = page_start(shown.items, count, count if limit is None else limit, room)
-        paged = limit is not None or start > 0
+        count, paged = len(shown.items), limit is not None
+        start = page_start(shown.items, count, limit) if limit is not None else 0
         return ChatAttachResult(
             info=shown.info,
             items=shown.items[start:],

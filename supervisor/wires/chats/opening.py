@@ -28,6 +28,7 @@ from ....contracts.chats import (
     is_default_account,
     write,
 )
+from ....contracts.chats.limits import MAX_HISTORY_PAGE_ITEMS
 from ...agents import Agent, AgentUnavailable
 from .answers import Answer, Later, Told
 from .facts import (
@@ -192,13 +193,12 @@ def attach(connection: "ChatsConnection", payload: ChatAttach) -> Answer:
     chat = connection.threads.chat(payload.chat_id)
     # What is being gathered is told first, to those attached before and to nobody twice.
     chat.flush()
-    limit_bytes = connection.host.bounds.max_frame_bytes
-    return Told(
-        lambda: connection.threads.live(chat).attach(
-            connection, limit=payload.history_limit, since=payload.since, max_bytes=limit_bytes
-        ),
-        reads=True,
-    )
+
+    def told(limit: int | None = payload.history_limit, since: int | None = payload.since) -> Shape:
+        return connection.threads.live(chat).attach(connection, limit=limit, since=since)
+
+    # More than a frame holds is paged unasked.
+    return Told(told, reads=True, smaller=lambda: told(MAX_HISTORY_PAGE_ITEMS, None))
 
 
 def detach(connection: "ChatsConnection", payload: ChatTarget) -> Answer:
