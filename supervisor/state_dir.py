@@ -75,10 +75,12 @@ def hold_state_dir(path: Path) -> Iterator[StateDir]:
         _close_to_others(path)
         descriptor = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        why = error.strerror or error
-        raise StateDirError(f"cannot use the state directory {path}: {why}") from None
+        raise _unusable(path, error) from None
     try:
-        _lock(path, descriptor)
+        try:
+            _lock(path, descriptor)
+        except OSError as error:
+            raise _unusable(path, error) from None
         try:
             yield StateDir(path=path)
         finally:
@@ -127,6 +129,10 @@ def _close_to_others(path: Path) -> None:
         raise StateDirError(f"{path} is a folder that users share: name one inside it")
     if stat.S_IMODE(status.st_mode) & 0o077:
         path.chmod(0o700)
+
+
+def _unusable(path: Path, error: OSError) -> StateDirError:
+    return StateDirError(f"cannot use the state directory {path}: {error.strerror or error}")
 
 
 def _lock(path: Path, descriptor: int) -> None:

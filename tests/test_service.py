@@ -173,6 +173,15 @@ def test_a_state_directory_that_is_a_file_is_refused(state_dir: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
+def test_a_state_directory_that_takes_nothing_is_refused(state_dir: Path) -> None:
+    # Every write there is refused, as on a disk that is full.
+    (state_dir / "lock").symlink_to("/dev/full")
+    done = run("start", "--port", "0", "--state-dir", state_dir)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"ahpd-supervisor: cannot use the state directory {state_dir}: ")
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_socket_is_reached_however_long_its_folders_name_is(state_dir: Path) -> None:
     deep = state_dir / ("d" * 120) / ("e" * 120)
     with operated(deep) as host:
