@@ -7,9 +7,13 @@ forges a line or drives the terminal of the person who reads it.
 """
 
 import logging
+import os
 import re
+import socket
+import stat
 import sys
 import traceback
+from collections.abc import Callable
 from typing import TextIO, cast
 
 import structlog
@@ -33,8 +37,8 @@ def configure(stream: TextIO | None = None, *, level: str = "info") -> None:
     """Sends structlog's and the standard library's log to `stream` (default: stderr).
 
     Args:
-        stream: where lines go. One that breaks (a closed pipe) loses them and
-            harms nothing.
+        stream: where lines go. One that breaks or is not read (a closed pipe, a full
+            one) loses them and harms nothing.
         level: `debug`, `info`, `warning` or `error`.
 
     Raises:
@@ -98,10 +102,18 @@ class _ToStructlog(logging.Handler):
 
 
 class _Lines:
-    """A text stream whose reader may be gone: then lines are lost, and nothing else is."""
+    """A text stream whose reader may be gone, or not read: then lines are lost, and nothing else.
+
+    The host has one loop: a write that waits, for a terminal that somebody stopped or
+    for the program behind a pipe, would hold up every conversation.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._write_now = _writer_of(stream)
+        self._held: list[str] = []
+        self._lost = 0
+        self._cut = False
 
     def isatty(self) -> bool:
         try:
@@ -110,13 +122,49 @@ class _Lines:
             return False
 
     def write(self, text: str) -> int:
-        try:
-            return self._stream.write(text)
-        except (OSError, ValueError):
-            return len(text)
+        self._held.append(text)
+        return len(text)
 
     def flush(self) -> None:
+        text = "".join(self._held)
+        self._held.clear()
+        if self._cut:
+            text = "\n" + text
+        if self._lost:
+            text = f"({self._lost} lines of the log are missing: they could not be written)\n{text}"
+        data = text.encode("utf-8", "backslashreplace")
         try:
-            self._stream.flush()
+            written = self._write_now(data)
         except (OSError, ValueError):
+            self._lost += 1
             return
+        self._lost = 0
+        self._cut = written < len(data)
+
+
+def _writer_of(stream: TextIO) -> Callable[[bytes], int]:
+    """What writes to the file behind the stream at once, or as much as there is room for.
+
+    Whether writing waits is a property of the open file, which the shell and others may
+    share: so a pipe or a terminal is opened once more.
+    """
+
+    def write_as_text(data: bytes) -> int:
+        stream.write(data.decode())
+        stream.flush()
+        return len(data)
+
+    try:
+        fd = stream.fileno()
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISSOCK(mode):
+            journal = socket.socket(fileno=os.dup(fd))
+            return lambda data: journal.send(data, socket.MSG_DONTWAIT)
+        if stat.S_ISFIFO(mode) or os.isatty(fd):
+            flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+            own = os.open(f"/proc/self/fd/{fd}", flags)
+            return lambda data: os.write(own, data)
+    except (OSError, ValueError):
+        # No file of the system's, or one that may not be opened again.
+        pass
+    return write_as_text

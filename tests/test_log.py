@@ -3,7 +3,9 @@
 import io
 import logging
 import os
+import socket
 from collections.abc import Iterator
+from typing import TextIO
 
 import pytest
 import structlog
@@ -92,3 +94,42 @@ def test_a_stream_whose_reader_is_gone_loses_lines_and_nothing_else() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     configure(stream)
     structlog.get_logger().info("nor this, on a closed file")
+
+
+@pytest.fixture(params=["pipe", "terminal", "socket"])
+def unread(request: pytest.FixtureRequest) -> Iterator[tuple[TextIO, int]]:
+    """A stream for the log, and the descriptor where nobody reads it yet."""
+    if request.param == "pipe":
+        reading, writing = os.pipe()
+    elif request.param == "terminal":
+        reading, writing = os.openpty()
+    else:
+        ends = socket.socketpair()
+        reading, writing = (end.detach() for end in ends)
+    with open(writing, "w", encoding="utf-8") as stream, open(reading, "rb", buffering=0):
+        yield stream, reading
+
+
+def test_what_nobody_reads_is_lost_and_never_waited_for(unread: tuple[TextIO, int]) -> None:
+    stream, reading = unread
+    configure(stream)
+    log = structlog.get_logger()
+    for number in range(20_000):
+        log.info("nobody reads this", number=number, padding="x" * 100)
+    os.set_blocking(reading, False)
+    said = read_all(reading)
+    assert b"nobody reads this" in said
+    log.info("somebody reads again")
+    said = read_all(reading)
+    assert b"lines of the log are missing" in said
+    assert b"somebody reads again" in said
+
+
+def read_all(reading: int) -> bytes:
+    said = b""
+    try:
+        while piece := os.read(reading, 65536):
+            said += piece
+    except BlockingIOError:
+        return said
+    return said
