@@ -77,6 +77,23 @@ def encode_json(value: Any) -> bytes:
         raise JsonError(f"cannot be said in JSON: {error}") from None
 
 
+def json_size(value: Any) -> int:
+    """How many bytes `encode_json` would write; what it would refuse is measured all the same.
+
+    For whoever only has to know whether something fits: nothing is looked for.
+
+    Raises:
+        JsonError: the value holds an object of some class, or a key that is no string.
+    """
+    try:
+        try:
+            return len(msgspec.json.encode(value))
+        except UnicodeEncodeError:
+            return len(msgspec.json.encode(mend_surrogates(value)))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise JsonError(f"cannot be said in JSON: {error}") from None
+
+
 def mend_surrogates(value: Any) -> Any:
     """`value` with every surrogate that has no partner replaced by U+FFFD."""
     if isinstance(value, str):

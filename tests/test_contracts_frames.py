@@ -30,6 +30,7 @@ from ahpd.contracts.json import (
     decode_json,
     encode_json,
     holds_more_values,
+    json_size,
     mend_surrogates,
     same_json,
 )
@@ -76,6 +77,12 @@ def test_values_are_counted_as_they_stand_and_not_in_strings(value: Any) -> None
     data = encode_json(value)
     assert not holds_more_values(data, count)
     assert holds_more_values(data, count - 1)
+
+
+@given(JSON)
+@example("\ud800")
+def test_a_value_is_measured_as_it_is_written(value: Any) -> None:
+    assert json_size(value) == len(encode_json(value))
 
 
 @given(JSON, st.sampled_from([math.nan, -math.nan, math.inf, -math.inf]), st.booleans())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ....contracts.ahp.commands import FetchTurns, Subscribe
 from ....contracts.ahp.errors import AhpError, ErrorCode
 from ....contracts.ahp.uris import parse_channel
-from ....contracts.json import encode_json
+from ....contracts.json import json_size
 from ...sessions.channel import Channel
 from . import windows
 
@@ -48,7 +48,7 @@ def subscribe(connection: "AhpConnection", params: Subscribe) -> Json:
 def subscribe_all(connection: "AhpConnection", named: Mapping[str, Channel]) -> list[Json]:
     """Snapshots of all of them, together within one frame."""
     snapshots = [hold(connection, channel, uri) for uri, channel in named.items()]
-    sizes = [len(encode_json(snapshot)) for snapshot in snapshots]
+    sizes = [json_size(snapshot) for snapshot in snapshots]
     if sum(sizes) <= room_bytes(connection):
         return snapshots
     share = room_bytes(connection) // len(snapshots)
@@ -80,7 +80,7 @@ def hold(
 def _fitted(connection: "AhpConnection", snapshot: Json, channel: Channel, room_bytes: int) -> Json:
     """The snapshot with so few turns that it fits; its window is narrowed with it."""
     subscription = channel.subscription_of(connection)
-    while channel.family == "chat" and len(encode_json(snapshot)) > room_bytes:
+    while channel.family == "chat" and json_size(snapshot) > room_bytes:
         turns = len(snapshot["state"]["turns"])
         if turns == 0 or subscription is None:
             break

@@ -13,7 +13,7 @@ import binascii
 from collections.abc import Mapping, Set
 from typing import Any, TypeAlias
 
-from ....contracts.json import encode_json
+from ....contracts.json import json_size
 
 Json = dict[str, Any]
 
@@ -86,7 +86,7 @@ def _page(turns: list[Json], end: int) -> Json:
     start = end
     room = PAGE_BYTES
     while start > 0 and end - start < PAGE_TURNS:
-        size = len(encode_json(turns[start - 1]))
+        size = json_size(turns[start - 1])
         if size > room and start < end:
             break
         start -= 1
