@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
-from trio_websocket import WebSocketConnection, open_websocket_url
+from trio_websocket import ConnectionClosed, WebSocketConnection, open_websocket_url
 
 from ahpd.contracts.ahp.reducers import REDUCERS
 from ahpd.contracts.ahp.uris import parse_channel
@@ -47,13 +47,15 @@ class AhpClient:
 
     async def read(self) -> None:
         """Reads until the connection is over."""
-        try:
-            while True:
-                self.take(json.loads(await self.socket.get_message()))
-        except Exception:
-            reason = self.socket.closed
-            self.closed = (reason.code, reason.reason or "") if reason else (1006, "")
-            self._tell()
+        while True:
+            try:
+                text = await self.socket.get_message()
+            except ConnectionClosed:
+                break
+            self.take(json.loads(text))
+        reason = self.socket.closed
+        self.closed = (reason.code, reason.reason or "") if reason else (1006, "")
+        self._tell()
 
     def take(self, message: Json) -> None:
         """Takes one message of the host."""
@@ -135,11 +137,14 @@ class AhpClient:
         )
         return dict(result["snapshot"]["state"])
 
-    async def snapshot(self, channel: str) -> Json:
-        """A fresh snapshot of a channel; what is held of it is left as it is."""
+    async def snapshot(self, channel: str, **params: Any) -> Json:
+        """A fresh snapshot of a channel; what is held of it is left as it is.
+
+        The subscription goes on with the preferences in `params`, if any.
+        """
         held = self.states.get(channel)
         seq = self.last_seq
-        result = await self.request("subscribe", channel=channel)
+        result = await self.request("subscribe", channel=channel, **params)
         if held is not None:
             self.last_seq = max(seq, self.last_seq)
         return dict(result["snapshot"]["state"])

@@ -18,6 +18,9 @@ Json = dict[str, Any]
 #: The agent's own pace: what it waits between two words (`hostile/steady.py`).
 PACE_S = 0.01
 
+#: How its client subscribes to the chat: each word is an action, told as it comes.
+UNGATHERED = {"maxLatencyMs": 0}
+
 #: What the agent says of how many words it said, with its last.
 _COUNT = re.compile(r"= (\d+)$")
 
@@ -98,7 +101,8 @@ class Sibling:
         numbers = re.findall(r"(\d+):\d+ ", text)
         if count is None or count[1] == "0" or numbers != list(map(str, range(int(count[1])))):
             return f"of {count and count[1]} words {len(numbers)} arrived, or out of order"
-        if self.client.states[self.chat] != await self.client.snapshot(self.chat):
+        fresh = await self.client.snapshot(self.chat, delivery=UNGATHERED)
+        if self.client.states[self.chat] != fresh:
             return "its client's state is not what a fresh snapshot shows"
         if self.client.states[self.session].get("title") != self._title:
             return "somebody else gave it a title"

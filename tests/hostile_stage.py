@@ -70,15 +70,15 @@ class Stage:
 
     async def misbehave(self, turn_id: str, *, parked: int = 0) -> None:
         """A message that is answered by the misbehaviour; returns when both clients see it."""
-        await self.one.start_turn(self.chat, turn_id, "misbehave")
+        await self.one.startturn_in(self.chat, turn_id, "misbehave")
         for client in self.clients:
             await client.until(
-                lambda client=client: HERE_IT_COMES in str(_turn(client, self.chat, turn_id)),
+                lambda client=client: HERE_IT_COMES in str(turn_in(client, self.chat, turn_id)),
                 what="the last honest words",
             )
             await client.until(
                 lambda client=client: (
-                    _ended(client, self.chat, turn_id)
+                    has_ended(client, self.chat, turn_id)
                     or len(client.states[self.session].get("inputNeeded", [])) >= parked
                 ),
                 what=f"{parked} parked requests",
@@ -89,7 +89,7 @@ class Stage:
         """What the hostile agent told of its misbehaviour."""
 
         def parts() -> list[str]:
-            found = _turn(self.one, self.chat, turn_id) or {"responseParts": []}
+            found = turn_in(self.one, self.chat, turn_id) or {"responseParts": []}
             return [
                 part["content"]
                 for part in found["responseParts"]
@@ -147,18 +147,18 @@ class Stage:
             last = next(n for n, one in enumerate(seen) if one["type"] == ending)
             assert [one for one in seen[last + 1 :] if one.get("turnId") == turn_id] == []
             assert [one for one in seen if _settles(one)] == seen[last - parked : last]
-            assert open_in(_turn(client, self.chat, turn_id)) == []
+            assert open_in(turn_in(client, self.chat, turn_id)) == []
             assert not client.states[self.session].get("inputNeeded")
         return next(one for one in seen if one["type"] == ending)
 
     async def all_see_the_same(self) -> None:
         """Each client's reduced state equals a fresh snapshot."""
         for channel in (self.chat, self.session):
-            fresh = _comparable(await self.one.snapshot(channel))
+            fresh = comparable(await self.one.snapshot(channel))
             for client in self.clients:
                 await client.until(
                     lambda client=client, channel=channel, fresh=fresh: (
-                        _comparable(client.states[channel]) == fresh
+                        comparable(client.states[channel]) == fresh
                     ),
                     what=f"the state of {channel}",
                 )
@@ -309,19 +309,21 @@ async def gone(left: Callable[[], Sized], within_s: float) -> None:
     assert not left(), left()
 
 
-def _comparable(state: Json) -> Json:
+def comparable(state: Json) -> Json:
     """A state without what no action carries: what a session does, as its status says it."""
     return {**state, "status": state["status"] & ~31} if "lifecycle" in state else state
 
 
-def _turn(client: AhpClient, chat: str, turn_id: str) -> Json | None:
+def turn_in(client: AhpClient, chat: str, turn_id: str) -> Json | None:
+    """A turn as a client holds it, running or ended."""
     state = client.states[chat]
     running = state.get("activeTurn")
     turns = [*state["turns"], *([running] if running else [])]
     return next((turn for turn in turns if turn["id"] == turn_id), None)
 
 
-def _ended(client: AhpClient, chat: str, turn_id: str) -> bool:
+def has_ended(client: AhpClient, chat: str, turn_id: str) -> bool:
+    """Whether a client saw that turn end."""
     return any(turn["id"] == turn_id for turn in client.states[chat]["turns"])
 
 

@@ -167,6 +167,10 @@ TABLE = (
         factory="hostile_bytes:huge_frame",
         says=(DIED, NO_FRAME, "a frame is larger than 16777216 bytes"),
     ),
+    Row(
+        factory="hostile_bytes:dense_frame",
+        says=(DIED, NO_FRAME, "a frame holds more than 100000 values"),
+    ),
     # It writes more than anybody can read. (What arrives of it: `test_hostile_floods.py`.)
     Row(factory="hostile_bytes:floods_deltas_for_ever", then=Then.CANCEL, ending=CANCELLED),
     Row(
@@ -174,6 +178,7 @@ TABLE = (
         says=(DIED, "broke the protocol's rules 100 times", "part-before-delta"),
     ),
     Row(factory="hostile_bytes:floods_parts", then=Then.CANCEL, ending=CANCELLED),
+    Row(factory="hostile_bytes:floods_dense", lives_on=True, ending="chat/turnComplete"),
     Row(factory="hostile_bytes:floods_output", then=Then.CANCEL, ending=CANCELLED),
     # Its session never comes to be.
     Row(

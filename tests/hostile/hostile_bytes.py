@@ -4,6 +4,7 @@ import os
 import random
 import sys
 import time
+from typing import Any
 
 import trio
 from fixture_base import Agent
@@ -13,6 +14,10 @@ FLOOD = 100_000
 
 #: Fewer of these: nothing gathers them, so each is read by the test's own clients.
 TITLES = 3_000
+
+
+#: Each of these becomes some 10 MB of objects in whoever holds it.
+DENSE = 10
 
 
 class Garbage(Hostile):
@@ -48,15 +53,26 @@ class HugeFrame(Hostile):
         write_raw(b'"}\n')
 
 
-class DenseFrames(Hostile):
-    """Frames just within the limit, of as many small values as go in; each is a good action."""
+class DenseFrame(Hostile):
+    """A good action just within the limit of bytes, of as many small values as go in."""
 
     async def misbehave(self, turn_id: str) -> None:
-        for number in range(20):
-            part = {"kind": "markdown", "id": f"{turn_id}-{number}", "content": ""}
-            part["_meta"] = {"dense": [[None]] * 2_300_000}
-            action = {"type": "chat/responsePart", "turnId": turn_id, "part": part}
-            self.emit("chat", action)
+        self.emit("chat", _dense_part(turn_id, 0, 1_500_000))
+        await trio.sleep_forever()
+
+
+class FloodsDense(Hostile):
+    """Actions just within the limit of values."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        for number in range(DENSE):
+            self.emit("chat", _dense_part(turn_id, number, 49_000))
+
+
+def _dense_part(turn_id: str, number: int, objects: int) -> dict[str, Any]:
+    part = {"kind": "markdown", "id": f"{turn_id}-{number}", "content": ""}
+    dense = {"_meta": {"dense": [{"": None}] * objects}}
+    return {"type": "chat/responsePart", "turnId": turn_id, "part": {**part, **dense}}
 
 
 class FallsSilent(Plain):
@@ -159,8 +175,12 @@ def huge_frame() -> Agent:
     return agent(HugeFrame)
 
 
-def dense_frames() -> Agent:
-    return agent(DenseFrames)
+def dense_frame() -> Agent:
+    return agent(DenseFrame)
+
+
+def floods_dense() -> Agent:
+    return agent(FloodsDense)
 
 
 def falls_silent() -> Agent:
