@@ -37,7 +37,7 @@ async def come_back(
     With `streaming` the replay is applied before anything that follows it is.
     """
     again = await live.client(client.client_id, initialize=False)
-    again.states = dict(client.states)
+    again.states, again.last_seq = dict(client.states), seq
 
     def catch_up(result: Json) -> None:
         for envelope in result["actions"]:
@@ -50,8 +50,6 @@ async def come_back(
         lastSeenServerSeq=seq,
         subscriptions=uris,
     )
-    if not streaming:
-        again.last_seq = seq
     return {"client": again, **result}
 
 
