@@ -33,6 +33,25 @@ async def test_a_message_streams_back_and_a_fresh_attach_answers_what_the_client
             await two.is_like_a_fresh_attach_of(await live.chats(), "talk")
 
 
+async def test_text_comes_while_it_is_written_as_deltas_of_one_item(state_dir: Path) -> None:
+    with trio.fail_after(60):
+        async with live_host(state_dir, SCRIPTED) as live:
+            client = await live.chats()
+            await client.create("c")
+            await client.say("c", "stream 40; wait")
+            await client.until(lambda: "w39 " in "".join(client.replies("c")))
+            assert client.items("c", "assistant")[0].streaming is True
+            told = [one["event"] for one in client.heard("chat.event")]
+            deltas = [one["text"] for one in told if one["type"] == "delta"]
+            assert deltas and len("".join(deltas)) < len(client.replies("c")[0]) + 1
+            (reply,) = [
+                one["item"]
+                for one in told
+                if one["type"] == "item" and one["item"]["kind"] == "assistant"
+            ]
+            assert reply["text"] + "".join(deltas) == client.replies("c")[0]
+
+
 async def test_a_chat_is_made_once_by_two_who_ask_at_once(state_dir: Path) -> None:
     with trio.fail_after(60):
         async with live_host(state_dir) as live:
