@@ -1,5 +1,6 @@
 """`start`: runs a host in the foreground."""
 
+import gc
 import os
 import shlex
 import shutil
@@ -177,6 +178,8 @@ def _run(options: "Options", as_json_line: bool) -> int:
     from ..service import StartError, serve, start_errors_unwrapped
 
     log.configure()
+    # What was imported stays: a collection must not walk all of it while clients wait.
+    gc.freeze()
 
     async def run() -> None:
         with start_errors_unwrapped():
