@@ -52,14 +52,14 @@ def chat(id: str | None, agent: str | None, url: str | None, state_dir: Path) ->
     """
     if id is not None and agent is not None:
         raise BadInput("Either an ID or --agent: a session keeps the agent that it has.")
-    address, tls = (url, None) if url is not None else _running_host(state_dir)
+    address, tls = (url, None) if url is not None else running_host(state_dir)
 
     import trio
 
     return trio.run(_chat, address, tls, id, agent)
 
 
-def _running_host(state_dir: Path) -> "tuple[str, ssl.SSLContext | None]":
+def running_host(state_dir: Path) -> "tuple[str, ssl.SSLContext | None]":
     """The address of the host on a state directory, and how to check that it is that host."""
     from ...contracts.control_wire import Access, Nothing
     from .control import ControlClient
