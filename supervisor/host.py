@@ -283,6 +283,10 @@ class Host:
                 self.sessions[id] = session
                 for chat in session.chats.values():
                     self.add_chat(chat, made=False)
+                # A subagent's first: its parent's end would end it as one whose worker died.
+                for chat in sorted(session.chats.values(), key=lambda held: held.parent is None):
+                    chat.happens(Happening.RESTORED)
+                session.go_on_creating()
         except Unreadable as error:
             self._note_unreadable(id, str(error))
         except Exception as error:
@@ -326,12 +330,6 @@ class Host:
         """Ends the turns that an earlier life of the host left running, parked requests first."""
         for id in ids:
             await self._restore(id)
-            session = self.sessions.get(id)
-            if session is None:
-                continue
-            # A subagent's first: its parent's end would end it as one whose worker died.
-            for chat in sorted(session.chats.values(), key=lambda held: held.parent is None):
-                chat.happens(Happening.RESTORED)
 
     # -- seats ------------------------------------------------------------------------
 

@@ -401,6 +401,26 @@ async def test_a_long_turn_is_kept_by_what_is_new_of_it(
         assert len(text_of(turn)) == length
 
 
+async def test_a_session_that_was_being_created_is_created_by_the_next_life(lives: Lives) -> None:
+    async with lives.life(agents={"slow": "fixture_ahp:hangs_in_create"}) as live:
+        client = await live.client()
+        session, chat = await live.session(client, "slow", ready=False)
+        other, _ = await live.session(client, "slow", ready=False)
+        assert client.states[session]["lifecycle"] == "creating"
+        await client.start_turn(chat, "t1", "hello")
+    async with lives.life(agents={"slow": "fixture_scripted:scripted"}) as live:
+        client = await reopened(live, session, chat)
+        await client.until(lambda: client.states[session]["lifecycle"] == "ready")
+        (turn,) = client.states[chat]["turns"]
+        assert turn["responseParts"][-1]["error"]["errorType"] == "interrupted"
+        await client.say(chat, "t2", "stream")
+    async with lives.life(agents={"echo": "ahpd.agents.echo:create"}) as live:
+        client = await live.client()
+        state = await client.subscribe(other)
+        assert state["lifecycle"] == "failed"
+        assert "has no agent 'slow'" in state["creationError"]["message"]
+
+
 async def test_a_message_to_a_session_that_nobody_opened_wakes_it(lives: Lives) -> None:
     async with lives.life() as live:
         client = await live.client()

@@ -8,7 +8,7 @@ is served, so that no turn runs without a worker.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ...contracts.ahp.reducers import reduce_chat, reduce_session
+from ...contracts.ahp.reducers import reduce_chat
 from ...contracts.ahp.uris import parse_channel
 from ..store.interface import Kept, KeptChat, KeptSession, SessionRow
 from .chat import Chat
@@ -89,17 +89,12 @@ def restore_session(host: "Host", kept: KeptSession, cut_off_ms: int) -> Session
         cut_off_ms: when the earlier life ended, in milliseconds since the Unix epoch.
     """
     record = kept.record
-    state = {**record.state, "activeClients": []}
-    if state["lifecycle"] == "creating":
-        message = "The host was stopped while the session was being created."
-        failed = {"errorType": "creationFailed", "message": message}
-        state = reduce_session(state, {"type": "session/creationFailed", "error": failed})
     session = Session(
         host,
         id=record.id,
         spelling=record.spelling,
         agent=record.agent,
-        state=state,
+        state={**record.state, "activeClients": []},
         created_at=record.created_at,
     )
     chats: dict[str, Chat] = {}

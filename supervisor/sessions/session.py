@@ -441,8 +441,21 @@ class Session:
                 self.say({"type": "session/ready"})
                 self._progress(1)
 
+    def go_on_creating(self) -> None:
+        """A session that an earlier life of the host did not finish creating is created now."""
+        if self.channel.state["lifecycle"] == "creating":
+            if self.agent in self.host.agents.by_name:
+                self.default_chat.start_worker()
+            else:
+                self.fail_creation(f"This host has no agent {self.agent!r} any more.")
+
     def on_creation_failed(self, chat: Chat, reason: str) -> None:
-        """A worker never came to be; for a session that is being created, that is its end."""
+        """A worker never came to be; for a session that is being created, that is its end.
+
+        Not when the host stops: its next life goes on creating it.
+        """
+        if chat.stopping:
+            return
         if chat is self.default_chat and self.channel.state["lifecycle"] == "creating":
             self.fail_creation(reason)
 
