@@ -85,20 +85,18 @@ class Run:
         self._met: set[Stat] = set()
 
     async def observe(self) -> Observed:
-        """Lets it happen, and answers what was seen of it."""
+        """Lets it happen, and answers what was seen of it, were it the end of the host."""
         before = self.host.memory_bytes()
-        await self.host.sibling.ask("speak", f"beside-{self.row.name}")
-        async with connect(self.host.url, "one") as one, connect(self.host.url, "two") as two:
-            self.clients = [one, two]
-            try:
-                with trio.fail_after(LIMIT_S):
-                    await self._enter()
-                    await self._happen()
-            except (AssertionError, Refused, trio.TooSlowError, CommandFailed) as error:
-                self.failure = _sentence(error)
-            await self._kill()
-            self._note_endings()
-        told = await self.host.sibling.ask("end")
+        told: Json = {"lost": "it was not heard of any more", "pause_ms": 0.0, "way_ms": 0.0}
+        try:
+            await self.host.sibling.ask("speak", f"beside-{self.row.name}")
+            async with connect(self.host.url, "one") as one, connect(self.host.url, "two") as two:
+                self.clients = [one, two]
+                await self._happen_and_end()
+            told = await self.host.sibling.ask("end")
+        except* Exception as failures:
+            # Whatever did not go as it has to is part of what was observed.
+            self.failure = self.failure or _sentence(_first_of(failures))
         return Observed(
             agent=self.row.name,
             endings=self.endings,
@@ -106,13 +104,23 @@ class Run:
             differs=self.differs,
             left=self.left,
             lost=told["lost"],
-            unanswered=self.unanswered,
+            unanswered=self.host.death or self.unanswered,
             failure=self.failure,
             pause_ms=told["pause_ms"],
             way_ms=told["way_ms"],
             before_bytes=before,
             after_bytes=self.host.memory_bytes(),
         )
+
+    async def _happen_and_end(self) -> None:
+        try:
+            with trio.fail_after(LIMIT_S):
+                await self._enter()
+                await self._happen()
+        except (AssertionError, Refused, trio.TooSlowError, CommandFailed) as error:
+            self.failure = _sentence(error)
+        await self._kill()
+        self._note_endings()
 
     async def _enter(self) -> None:
         for client in self.clients:
@@ -216,7 +224,7 @@ class Run:
                 except AssertionError:
                     still = self.host.left(self._met)
                     self.left = [f"{stat.pid} {stat.name}" for stat in still]
-        except (AssertionError, Refused, trio.TooSlowError, CommandFailed, OSError) as error:
+        except (AssertionError, Refused, trio.TooSlowError, CommandFailed) as error:
             self.unanswered = self.unanswered or f"the host does not answer: {_sentence(error)}"
 
     def _was_removed(self, client: AhpClient) -> bool:
@@ -270,7 +278,12 @@ def _numbers_in(sentence: str) -> list[int]:
     return [int(number) for number in told[1].split(", ")] if told is not None else []
 
 
-def _sentence(error: Exception) -> str:
+def _first_of(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = failures.exceptions[0]
+    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def _sentence(error: BaseException) -> str:
     if isinstance(error, trio.TooSlowError):
         return f"it took longer than {LIMIT_S} s"
     return str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
@@ -284,17 +297,27 @@ def run_all(rows: Sequence[Row], gone_within_s: float, *, told: bool) -> tuple[l
     all_judged: list[Judged] = []
     strays = 0
     for bounds, group in _grouped(rows):
-        with _host(group, bounds) as host:
-            for row in group:
-                judged = judge(row, trio.run(Run(row, host, gone_within_s).observe))
-                all_judged.append(judged)
-                if told:
-                    print(line_of(judged), flush=True)
-        try:
-            trio.run(gone, lambda mark=host.mark: marked_pids(mark), gone_within_s)
-        except AssertionError:
-            strays += len(marked_pids(host.mark))
+        waiting = list(group)
+        # One that a host did not survive is followed by those after it on another host.
+        while waiting:
+            with _host(waiting, bounds) as host:
+                while waiting and host.death is None:
+                    row = waiting.pop(0)
+                    judged = judge(row, trio.run(Run(row, host, gone_within_s).observe))
+                    all_judged.append(judged)
+                    if told:
+                        print(line_of(judged), flush=True)
+            strays += _strays_of(host.mark, gone_within_s)
     return all_judged, strays
+
+
+def _strays_of(mark: str, within_s: float) -> int:
+    """How many processes a host that has ended left behind."""
+    try:
+        trio.run(gone, lambda: marked_pids(mark), within_s)
+    except AssertionError:
+        return len(marked_pids(mark))
+    return 0
 
 
 @contextmanager
@@ -308,8 +331,9 @@ def _host(rows: Sequence[Row], bounds: Json) -> Iterator[FaultsHost]:
         with sibling_of(cli, until) as sibling:
             trio.run(sibling.answer)
             yield FaultsHost(cli, control, sibling)
-        stopped = cli.run("stop")
-        assert stopped.returncode == 0, stopped.stderr
+        if cli.process.poll() is None:
+            stopped = cli.run("stop")
+            assert stopped.returncode == 0, stopped.stderr
 
 
 def _grouped(rows: Sequence[Row]) -> Iterator[tuple[Json, list[Row]]]:

@@ -1,6 +1,7 @@
 """A host as a user starts it, the sibling beside, and how to look at its processes from outside."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -50,8 +51,11 @@ class SiblingProgram:
 
     async def ask(self, *words: str) -> Json:
         """Tells it to do something and answers what came of it."""
-        self._stdin.write(" ".join(words) + "\n")
-        self._stdin.flush()
+        try:
+            self._stdin.write(" ".join(words) + "\n")
+            self._stdin.flush()
+        except OSError:
+            raise AssertionError("the sibling's client died") from None
         return await self.answer()
 
 
@@ -68,19 +72,27 @@ class FaultsHost:
         self.url = cli.ahp
         self.pid = cli.pid
         self.sibling = sibling
+        self._process = cli.process
         self._control = control
         pids = [worker.pid for worker in self._workers() if worker.session == SIBLING_ID]
         assert pids[0] is not None
         self.mark = mark_of(pids[0])
         self._spared = self._spared_now()
 
+    @property
+    def death(self) -> str | None:
+        """How the supervisor died; None while it lives."""
+        code = self._process.poll()
+        return None if code is None else f"the host died (status {code})"
+
     def memory_bytes(self) -> int:
-        """What the supervisor holds (`VmRSS`)."""
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name == "VmRSS":
-                return int(value.split()[0]) * 1024
-        raise AssertionError(f"no memory is told of process {self.pid}")
+        """What the supervisor holds (`VmRSS`); 0 for one that is dead."""
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text()
+        except OSError:
+            return 0
+        found = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
+        return int(found[1]) * 1024 if found is not None else 0
 
     def running(self) -> set[Stat]:
         """What runs for hostile sessions now: the keeper's tree, less what has another reason."""
@@ -141,6 +153,7 @@ def sibling_of(cli: CliHost, until: Path) -> Iterator[SiblingProgram]:
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         try:
             yield SiblingProgram(process)
+            # It leaves when its stdin ends; one whose host died has left before.
             process.communicate(timeout=ANSWER_LIMIT_S)
         finally:
             process.kill()
