@@ -70,7 +70,7 @@ class Stage:
 
     async def misbehave(self, turn_id: str, *, parked: int = 0) -> None:
         """A message that is answered by the misbehaviour; returns when both clients see it."""
-        await self.one.startturn_in(self.chat, turn_id, "misbehave")
+        await self.one.start_turn(self.chat, turn_id, "misbehave")
         for client in self.clients:
             await client.until(
                 lambda client=client: HERE_IT_COMES in str(turn_in(client, self.chat, turn_id)),

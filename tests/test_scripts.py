@@ -57,7 +57,7 @@ def test_ci_refuses_to_run_without_the_test_data(checkout: Path, tmp_path: Path)
     ]
 
 
-@pytest.mark.parametrize("script", ["start", "test", "fuzz", "bench"])
+@pytest.mark.parametrize("script", ["start", "test", "fuzz", "bench", "faults"])
 def test_an_interpreter_that_is_none_is_refused_and_nothing_made(
     checkout: Path, tmp_path: Path, script: str
 ) -> None:
