@@ -91,6 +91,12 @@ class Bounds:
     max_queued_messages: int = _count(1000)
     #: Approvals and questions of one chat that wait on a person at one time.
     max_parked_requests: int = _count(1000)
+    #: What an agent may say in one turn. Every snapshot holds the running turn whole, so with
+    #: the rest of the chat it must fit into a frame.
+    max_turn_bytes: int = _count(12 * MIB)
+    #: What the ended turns of a chat may come to before no further one begins in it; and what
+    #: a chat's agent may say in the chats of its subagents.
+    max_chat_bytes: int = _count(256 * MIB)
     #: Consecutive deltas of one part within this window become one action; 0: off.
     gather_window_ms: float = _time(50, zero_is_off=True)
     #: Envelopes kept for `reconnect`; what is older is answered with snapshots.

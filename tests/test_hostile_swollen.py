@@ -7,6 +7,7 @@ from typing import Any
 import trio
 
 from ahp_client import AhpClient
+from hostile_stage import stage
 from live_host import live_host
 
 LIMIT_S = 90
@@ -65,3 +66,65 @@ async def test_a_reason_without_end_is_cut(state_dir: Path) -> None:
             reason = client.states[uri]["creationError"]["message"]
             assert "www" in reason
             assert len(reason) < 3000
+
+
+async def test_a_session_that_swells_is_sent_to_nobody_at_length(state_dir: Path) -> None:
+    with trio.fail_after(LIMIT_S):
+        async with stage(state_dir, "hostile_swollen:swells") as play:
+            await play.misbehave("t1")
+            turn = await play.ended("t1")
+            assert turn["state"] == "error"
+            assert "sss" in turn["responseParts"][-1]["error"]["message"]
+            assert len(turn["responseParts"][-1]["error"]["message"]) < 5000
+            session = play.one.states[play.session]
+            assert session["title"].startswith("sss")
+            assert len(json.dumps(session)) < SOME_MIB
+            # Of what it wanted to ask, no more waited at one time than a session can show.
+            assert all(
+                len(json.dumps(action)) < 8 * 1024 * 1024
+                for action in play.one.actions(play.session)
+            )
+            chat = play.one.states[play.chat]
+            assert len(chat.get("activity", "")) < 1000
+            assert not chat.get("backgroundWork")
+            listed = await play.sibling.client.request("listSessions")
+            assert len(json.dumps(listed)) < 64 * 1024
+            await play.all_see_the_same()
+            await play.dispose()
+
+
+async def test_a_turn_without_end_is_ended_while_a_snapshot_can_still_hold_it(
+    state_dir: Path,
+) -> None:
+    with trio.fail_after(LIMIT_S):
+        async with stage(state_dir, "hostile_swollen:streams_without_end") as play:
+            await play.misbehave("t1")
+            turn = await play.ended("t1")
+            assert turn["state"] == "error"
+            error = turn["responseParts"][-1]["error"]
+            assert error["errorType"] == "workerDied"
+            assert "more in one turn than 12582912 bytes" in error["message"]
+            assert 11 * 1024 * 1024 < len(json.dumps(turn)) < 14 * 1024 * 1024
+            await play.all_see_the_same()
+            await play.dispose()
+
+
+async def test_an_agent_that_goes_on_by_itself_fills_its_chat_and_no_more(state_dir: Path) -> None:
+    bounds = {"max_chat_bytes": 1_000_000}
+    with trio.fail_after(LIMIT_S):
+        async with stage(state_dir, "hostile_swollen:takes_turn_after_turn", **bounds) as play:
+            await play.misbehave("t1")
+            await play.one.until(
+                lambda: (
+                    play.one.states["ahp-root://"] and len(play.one.states[play.chat]["turns"]) > 10
+                ),
+                what="a full chat",
+            )
+            echo = await play.one.start_turn(play.chat, "t2", "are you there?")
+            assert "the chat holds all that a chat may" in echo["rejectionReason"]
+            assert len(json.dumps(play.one.states[play.chat])) < 1_300_000
+            # Who makes room goes on.
+            await play.one.act(play.chat, {"type": "chat/truncated", "turnId": "t1"})
+            assert (await play.one.say(play.chat, "t3", "report"))["state"] == "complete"
+            await play.all_see_the_same()
+            await play.dispose()

@@ -18,8 +18,12 @@ from attrs import field, frozen
 
 from ...contracts.ahp.actions import ACTIONS, check_action
 from .client_rules import open_request, tool_call
+from .sizes import MAX_ERROR_CHARS, MAX_TITLE_CHARS, cut, size_of
 
 Json = dict[str, Any]
+
+#: An ending with more in it says no more than that and why.
+MAX_ENDING_BYTES = 64 * 1024
 
 ENDINGS = ("chat/turnComplete", "chat/error", "chat/turnCancelled")
 
@@ -114,7 +118,11 @@ def judge_session_action(action: Json, memory: Memory) -> Verdict:
     if kind in SWALLOWED or (kind == "session/titleChanged" and memory.titled_by_person):
         return Swallow()
     wrong = check_action(action)
-    return Drop("well-formed", f"{kind}: {wrong}") if wrong is not None else Accept(action)
+    if wrong is not None:
+        return Drop("well-formed", f"{kind}: {wrong}")
+    if kind == "session/titleChanged" and len(action["title"]) > MAX_TITLE_CHARS:
+        return Accept({**action, "title": cut(action["title"])}, "too-large")
+    return Accept(action)
 
 
 def _turn_started(action: Json, state: Json, memory: Memory) -> Verdict:
@@ -147,6 +155,11 @@ def _ending(action: Json, state: Json, memory: Memory) -> Verdict:
         mended = {"type": action["type"], "turnId": running, "duration": mended["duration"]}
         if action["type"] == "chat/error":
             mended["part"] = _mended_error(action)
+    if size_of(mended) > MAX_ENDING_BYTES:
+        broken = broken or "too-large"
+        mended = {"type": action["type"], "turnId": running, "duration": mended["duration"]}
+        if action["type"] == "chat/error":
+            mended["part"] = _mended_error(action)
     return Accept(mended, broken)
 
 
@@ -158,8 +171,12 @@ def _mended_error(action: Json) -> Json:
     return {
         "kind": "error",
         "error": {
-            "errorType": kind if isinstance(kind, str) else "agentError",
-            "message": message if isinstance(message, str) else "The agent did not say why.",
+            "errorType": cut(kind) if isinstance(kind, str) else "agentError",
+            "message": (
+                cut(message, MAX_ERROR_CHARS)
+                if isinstance(message, str)
+                else "The agent did not say why."
+            ),
         },
     }
 
@@ -185,6 +202,13 @@ def _response_part(action: Json, state: Json, memory: Memory) -> Verdict:
         held.get("id") == part_id for held in state["activeTurn"]["responseParts"]
     ):
         return Drop("id-is-unique", f"a part {part_id} is open already")
+    return Accept(action)
+
+
+def _activity(action: Json, state: Json, memory: Memory) -> Verdict:
+    activity = action.get("activity")
+    if activity is not None and len(activity) > MAX_TITLE_CHARS:
+        return Accept({**action, "activity": cut(activity)}, "too-large")
     return Accept(action)
 
 
@@ -329,6 +353,7 @@ RULES: Mapping[str, Callable[[Json, Json, Memory], Verdict]] = {
     "chat/delta": _delta,
     "chat/reasoning": _delta,
     "chat/responsePart": _response_part,
+    "chat/activityChanged": _activity,
     "chat/toolCallStart": _new_call,
     "chat/inputRequested": _new_request,
     "chat/toolCallReady": _call_ready,

@@ -37,6 +37,7 @@ from .conversation import Conversation, Outcome
 from .dispatch import Dispatched, DispatchLine
 from .gathering import Gathering
 from .parked import parked_in, settling
+from .sizes import MAX_ERROR_CHARS, TurnSize, cut, size_of
 from .stream import Envelope, Origin
 from .turns import TABLE, Happening, Phase, Step
 from .watching import Watched
@@ -145,6 +146,9 @@ class Chat:
         self.unacknowledged: set[str] = set()
         self._known_turns = {turn["id"] for turn in state["turns"]}
         self._known_requests: set[str] = set(_request_ids(state))
+        self.turn_size = TurnSize(host.bounds.max_turn_bytes)
+        self.subagents_bytes = 0
+        self._turn_sizes: list[int] = []
         self._stopwatch = Stopwatch()
         self._to_begin: TurnToBegin | None = None
         self._to_cancel: str | None = None
@@ -207,6 +211,15 @@ class Chat:
         self._lives = [life for life in self._lives if not life.ended.is_set()]
         return list(self._lives)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether its ended turns come to all that a chat may hold."""
+        turns, sizes = self.state["turns"], self._turn_sizes
+        # Turns end and are truncated at the end of the list alone; one that ended stays as it is.
+        del sizes[len(turns) :]
+        sizes.extend(size_of(turn) for turn in turns[len(sizes) :])
+        return sum(sizes) > self.session.host.bounds.max_chat_bytes
+
     def record(self) -> ChatRecord:
         """What a store keeps of this chat, beside its ended turns."""
         head = {key: value for key, value in self.state.items() if key != "turns"}
@@ -250,6 +263,10 @@ class Chat:
         if kind == "chat/turnStarted":
             self._known_turns.add(action["turnId"])
             self._stopwatch = Stopwatch()
+            self.turn_size.begin()
+        elif kind == "chat/turnResume":
+            self.turn_size.measure(self.state["activeTurn"])
+            del self._turn_sizes[len(self.state["turns"]) :]
         elif kind == "chat/toolCallStart":
             self._known_requests.add(action["toolCallId"])
         elif kind == "chat/inputRequested":
@@ -554,7 +571,8 @@ class Chat:
         # Of a worker that is gone its end is told, by `on_ended`, and how.
 
     def _failed_to_begin(self, message: str) -> None:
-        error = {"kind": "error", "error": {"errorType": "agentError", "message": message}}
+        told = {"errorType": "agentError", "message": cut(message, MAX_ERROR_CHARS)}
+        error = {"kind": "error", "error": told}
         action = {"type": "chat/error", "turnId": self.turn_id, "duration": 0, "part": error}
         self.happens(Happening.FAILED, Facts(action=action))
 
@@ -721,7 +739,7 @@ class Chat:
         return grace_is_over
 
     def _step_drain_queue(self, facts: Facts) -> None:
-        if self.queue_paused or self.turn_id is not None:
+        if self.queue_paused or self.turn_id is not None or self.is_full:
             return
         # A steering message that the agent did not take comes before the queue.
         steering = self.state.get("steeringMessage")

@@ -72,6 +72,8 @@ def _turn_started(chat: "Chat", dispatched: "Dispatched") -> None:
         dispatched.refuse("the session could not be created")
     elif dispatched.action["turnId"] in chat.memory.known_turns:
         dispatched.refuse(f"the turn {dispatched.action['turnId']} was there before")
+    elif chat.is_full:
+        dispatched.refuse("the chat holds all that a chat may: truncate it, or begin another")
     else:
         chat.happens(Happening.TURN_ASKED, Facts(dispatched=dispatched))
 

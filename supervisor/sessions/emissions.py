@@ -18,6 +18,7 @@ from ...contracts.worker_wire import (
     TurnOver,
 )
 from .agent_rules import ENDINGS, Drop, Swallow, judge_chat_action, judge_session_action
+from .sizes import chat_head_outgrown, size_of
 from .turns import Happening
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ def apply_chat_action(chat: "Chat", action: Json) -> None:
     if verdict.mended is not None:
         chat.missed(verdict.mended, f"{action['type']} was mended")
     kind = verdict.action["type"]
+    if kind not in ENDINGS and not _has_room(chat, verdict.action):
+        return
     if kind in ENDINGS:
         from .chat import Facts
 
@@ -89,7 +92,7 @@ def apply_chat_action(chat: "Chat", action: Json) -> None:
             Happening.COMPLETED if completed else Happening.FAILED, Facts(action=verdict.action)
         )
     elif not chat.gathering.add(verdict.action):
-        if _parks(verdict.action) and not chat.session.may_park(chat):
+        if _parks(verdict.action) and not chat.session.may_park(chat, verdict.action):
             chat.missed("too-many-parked", f"{kind}: too many requests wait on a person already")
             return
         chat.flush()
@@ -104,9 +107,47 @@ def _apply_session_action(chat: "Chat", action: Json) -> None:
     if isinstance(verdict, Drop):
         chat.missed(verdict.rule, verdict.detail, counted=verdict.counted)
     elif not isinstance(verdict, Swallow):
-        chat.session.say(verdict.action)
+        if verdict.mended is not None:
+            chat.missed(verdict.mended, f"{action['type']} was mended")
+        if chat.session.may_become(verdict.action):
+            chat.session.say(verdict.action)
+        else:
+            chat.missed("too-large", f"{action['type']}: a session may not hold so much")
         if chat.worker is not None:
             chat.worker.pace.spend()
+
+
+def _has_room(chat: "Chat", action: Json) -> bool:
+    """Whether the chat can hold what the action adds. An agent without end is ended."""
+    kind, running = action["type"], chat.state.get("activeTurn")
+    if kind == "chat/turnStarted" and chat.is_full:
+        chat.missed("too-large", "chat/turnStarted: the chat holds all that a chat may")
+        return False
+    if running is None or ("turnId" not in action and kind != "chat/inputRequested"):
+        if kind != "chat/turnStarted" and chat_head_outgrown(
+            chat.channel.reduce(chat.state, action)
+        ):
+            chat.missed("too-large", f"{kind}: a chat may not hold so much")
+            return False
+        return True
+    streamed = kind in ("chat/delta", "chat/reasoning")
+    size = size_of(action["content"] if streamed else action)
+    bounds = chat.session.host.bounds
+    if not chat.turn_size.has_room(running, size):
+        _end_without_room(chat, f"more in one turn than {bounds.max_turn_bytes} bytes")
+        return False
+    if chat.parent is not None:
+        chat.parent.subagents_bytes += size
+        if chat.parent.subagents_bytes > bounds.max_chat_bytes:
+            _end_without_room(chat, f"more for its subagents than {bounds.max_chat_bytes} bytes")
+            return False
+    return True
+
+
+def _end_without_room(chat: "Chat", said: str) -> None:
+    # Until it is gone it says more, which is over the limit, too.
+    if chat.worker is not None and chat.worker.ready:
+        chat.worker.fail(f"was ended: it said {said}, which is all that it may")
 
 
 def _parks(action: Json) -> bool:

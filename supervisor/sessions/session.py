@@ -27,6 +27,7 @@ from .conversation import Conversation, Plan
 from .dispatch import Dispatched, DispatchLine
 from .parked import input_needed, parked_in
 from .row_news import RowNews
+from .sizes import MAX_PARKED_BYTES, cut, parked_bytes, session_outgrown, size_of
 from .stream import Origin
 from .summaries import (
     changed_fields,
@@ -47,6 +48,11 @@ TITLE_CHARS = 80
 
 #: Subagent chats of one session; further ones are refused to the agent.
 MAX_SUBAGENT_CHATS = 200
+
+#: What a subagent was asked to do, as its chat shows it; and the id of the call that asked,
+#: which stands in the session's catalogue.
+MAX_TASK_CHARS = 64 * 1024
+MAX_CALL_ID_CHARS = 1000
 
 
 class Session:
@@ -159,9 +165,11 @@ class Session:
 
     def summary(self) -> Json:
         """Its row in the list."""
-        state = {**self.channel.state, "status": self._status()}
+        return self._summary_of(self.channel.state)
+
+    def _summary_of(self, state: Json) -> Json:
         return session_summary(
-            state,
+            {**state, "status": self._status()},
             resource=self.spelling,
             created_at=self.created_at,
             modified_at=self.modified_at,
@@ -180,9 +188,23 @@ class Session:
         """The subagent chat at that URI, when this chat's agent opened it."""
         return next((held for held in self.subagents_of(chat) if held.channel.uri == uri), None)
 
-    def may_park(self, chat: Chat) -> bool:
-        """Whether one more request of this chat may wait on a person."""
-        return len(parked_in(chat.state)) < self.host.bounds.max_parked_requests
+    def may_park(self, chat: Chat, action: Json) -> bool:
+        """Whether the request that an action of this chat opens may wait on a person, too."""
+        if len(parked_in(chat.state)) >= self.host.bounds.max_parked_requests:
+            return False
+        # What waits is part of a turn, and turns are small as a rule.
+        if sum(held.turn_size.at_most for held in self.chats.values()) <= MAX_PARKED_BYTES:
+            return True
+        uri = chat.channel.uri
+        needed = self.channel.state.get("inputNeeded", [])
+        others = sum(size_of(entry) for entry in needed if entry["chat"] != uri)
+        parked = parked_bytes(chat.channel.reduce(chat.state, action))
+        return others + parked <= MAX_PARKED_BYTES
+
+    def may_become(self, action: Json) -> bool:
+        """Whether the session is still small enough for everybody after an agent's action."""
+        state = self.channel.reduce(self.channel.state, action)
+        return not session_outgrown(state, self._summary_of(state))
 
     def record(self) -> SessionRecord:
         """What a store keeps of this session."""
@@ -355,6 +377,9 @@ class Session:
         id = subagent_chat_id(parent.id, tool_call_id)
         if id in self.chats or id in self._disposed_subagents:
             return
+        if len(tool_call_id) > MAX_CALL_ID_CHARS:
+            parent.missed("well-formed", "the id of a subagent's tool call is too long")
+            return
         opened = sum(chat.parent is not None for chat in self.chats.values())
         opened += len(self._disposed_subagents)
         if opened >= MAX_SUBAGENT_CHATS or self.host.has(id):
@@ -365,12 +390,13 @@ class Session:
         chat = self._add_chat(
             id,
             chat_uri(id),
-            title if isinstance(title, str) else "Subagent",
+            cut(title) if isinstance(title, str) else "Subagent",
             parent=parent,
             tool_call_id=tool_call_id,
             origin=origin,
         )
-        message = {"text": text if isinstance(text, str) else "", "origin": {"kind": "agent"}}
+        text = cut(text, MAX_TASK_CHARS) if isinstance(text, str) else ""
+        message = {"text": text, "origin": {"kind": "agent"}}
         turn = {"turnId": subagent_turn_id(id), "startedAt": now(), "message": message}
         chat.say({"type": "chat/turnStarted", **turn})
 
@@ -431,7 +457,7 @@ class Session:
         session_actions.tell_tools(self, chat)
         if chat is self.default_chat:
             if created.title and not self.titled_by_person:
-                self.say({"type": "session/titleChanged", "title": created.title})
+                self.say({"type": "session/titleChanged", "title": cut(created.title)})
             if created.customizations is not None:
                 changed = {"customizations": created.customizations}
                 session_actions.say_if_well_formed(

@@ -45,7 +45,7 @@ def take(session: "Session", dispatched: "Dispatched") -> Question | None:
 def say_if_well_formed(session: "Session", action: Json) -> None:
     """Publishes what an agent said of itself, when it has the shape that clients expect."""
     said = without_nulls(action)
-    if check_action(said) is None:
+    if check_action(said) is None and session.may_become(said):
         session.say(said)
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fixture_base import Agent
-from hostile_base import Hostile
+from hostile_base import Hostile, agent
 
 MUCH = 6 * 1024 * 1024
 
@@ -34,6 +34,49 @@ class Refuses(Agent):
         raise ValueError("w" * MUCH)
 
 
+class Swells(Hostile):
+    """Makes its session and its chat as large as frames can, beside its turn."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        much = "s" * MUCH
+        self.emit("session", {"type": "session/titleChanged", "title": much})
+        self.emit("session", {"type": "session/metaChanged", "_meta": {"much": much}})
+        for number in range(3):
+            plugin = {"type": "plugin", "id": f"p{number}", "name": much, "uri": "file:///p"}
+            updated = {"type": "session/customizationUpdated", "customization": plugin}
+            self.emit("session", updated)
+            work = {"id": f"w{number}", "kind": "shell", "title": much}
+            self.emit("chat", {"type": "chat/backgroundWorkSet", "work": work})
+        self.emit("chat", {"type": "chat/activityChanged", "activity": much})
+        for number in range(2):
+            self.park(turn_id, f"{turn_id}-{number}", much)
+        raise ValueError(much)
+
+
+class StreamsWithoutEnd(Hostile):
+    """One turn, a MiB at a time."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        self.say(turn_id, "", "stream")
+        delta = {"type": "chat/delta", "turnId": turn_id, "partId": f"{turn_id}-stream"}
+        while True:
+            self.emit("chat", {**delta, "content": "x" * 1024 * 1024})
+
+
+class TakesTurnAfterTurn(Hostile):
+    """Nobody asks it, and it goes on."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        self.complete(turn_id)
+        for number in range(100):
+            own = f"{turn_id}-own-{number}"
+            message = {"text": "and now", "origin": {"kind": "agent"}}
+            at = {"startedAt": "2026-10-01T00:00:00.000Z", "message": message}
+            self.emit("chat", {"type": "chat/turnStarted", "turnId": own, **at})
+            self.say(own, "x" * 100_000)
+            self.complete(own)
+
+
 def describes() -> Agent:
     return Swollen(Hostile)
 
@@ -44,3 +87,15 @@ def has_a_schema() -> Agent:
 
 def refuses() -> Agent:
     return Refuses(Hostile)
+
+
+def swells() -> Agent:
+    return agent(Swells)
+
+
+def streams_without_end() -> Agent:
+    return agent(StreamsWithoutEnd)
+
+
+def takes_turn_after_turn() -> Agent:
+    return agent(TakesTurnAfterTurn)
