@@ -169,12 +169,12 @@ class ChatsClient:
         """Waits until something holds of what was received."""
         with trio.move_on_after(within_s) as scope:
             while not holds():
-                assert self.broken == []
+                assert not self.broken, self.broken[:3]
                 if self.closed is not None:
                     raise AssertionError(f"closed with {self.closed} before {what}")
                 changed = self._changed
                 await changed.wait()
-        assert self.broken == []
+        assert not self.broken, self.broken[:3]
         if scope.cancelled_caught:
             raise AssertionError(f"{what} did not come within {within_s:g} s")
 
@@ -279,4 +279,4 @@ async def connect_chats(url: str) -> AsyncIterator[ChatsClient]:
             nursery.start_soon(client.read)
             yield client
             nursery.cancel_scope.cancel()
-        assert client.broken == []
+        assert not client.broken, client.broken[:3]
