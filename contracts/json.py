@@ -48,7 +48,7 @@ def decode_json(data: bytes | bytearray | memoryview | str) -> Any:
         raise JsonError(f"not JSON: {error}") from None
     if _has_long_digits(data) and _holds_no_number(value):
         raise JsonError("not JSON: a number is out of range")
-    if _has_brackets_for(data, MAX_NESTING) and _nests_deeper_than(value, MAX_NESTING):
+    if _has_brackets_for(data, MAX_NESTING) and nests_deeper_than(value, MAX_NESTING):
         raise JsonError(f"nested deeper than {MAX_NESTING} levels")
     return value
 
@@ -117,7 +117,7 @@ def _decode_with_surrogates(data: bytes | bytearray | memoryview | str, first: E
         value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError):
         raise JsonError(f"not JSON: {first}") from None
-    if _nests_deeper_than(value, MAX_NESTING):
+    if nests_deeper_than(value, MAX_NESTING):
         raise JsonError(f"nested deeper than {MAX_NESTING} levels")
     return mend_surrogates(value)
 
@@ -198,7 +198,8 @@ def _values_at_most(data: bytes) -> int:
     return data.count(b",") + data.count(b"[") + data.count(b"{") + 1
 
 
-def _nests_deeper_than(value: Any, limit: int) -> bool:
+def nests_deeper_than(value: Any, limit: int) -> bool:
+    """Whether objects and arrays stand in each other more than `limit` deep."""
     # Breadth first, so that the walk itself cannot exhaust the stack; in one piece, since
     # what a peer sent is waited for by everybody. What was decoded has no subclasses.
     level: list[Any] = [value] if isinstance(value, (dict, list)) else []

@@ -7,7 +7,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from ahp_actions import JSON, WELL_FORMED, nearly
-from ahpd.contracts.ahp.actions import ACTIONS, check_action, client_may_dispatch
+from ahpd.contracts.ahp.actions import (
+    ACTIONS,
+    MAX_ACTION_NESTING,
+    check_action,
+    client_may_dispatch,
+)
 from ahpd.contracts.ahp.checks import Optional
 
 ANY_ACTION = st.one_of(*WELL_FORMED.values())
@@ -25,6 +30,15 @@ def test_checking_never_raises_and_says_where(action: Any) -> None:
 @given(ANY_ACTION, st.dictionaries(st.text(min_size=12), JSON, max_size=2))
 def test_members_nobody_knows_are_no_fault(action: Any, more: Any) -> None:
     assert check_action({**more, **action}) is None
+
+
+def test_an_action_nests_only_so_deep_that_what_holds_it_can_still_be_read() -> None:
+    action: Any = {"type": "chat/draftChanged"}
+    within: Any = {}
+    for _ in range(MAX_ACTION_NESTING - 2):
+        within = {"deeper": within}
+    assert check_action({**action, "_meta": within}) is None
+    assert check_action({**action, "_meta": [within]}) == "action: nested deeper than 100 levels"
 
 
 @given(ANY_ACTION, st.data())

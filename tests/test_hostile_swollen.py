@@ -128,3 +128,18 @@ async def test_an_agent_that_goes_on_by_itself_fills_its_chat_and_no_more(state_
             assert (await play.one.say(play.chat, "t3", "report"))["state"] == "complete"
             await play.all_see_the_same()
             await play.dispose()
+
+
+async def test_what_nests_deep_is_told_to_the_next_worker_or_never_taken(state_dir: Path) -> None:
+    with trio.fail_after(LIMIT_S):
+        async with stage(state_dir, "hostile_swollen:nests_deep") as play:
+            await play.misbehave("t1")
+            turn = await play.ended("t1")
+            depths = [int(part["id"].removeprefix("t1-")) for part in turn["responseParts"][1:]]
+            assert 91 in depths
+            assert 124 not in depths
+            play.live.host.chat_at(play.chat).restart()
+            answer = await play.one.say(play.chat, "t2", "report")
+            assert answer["state"] == "complete", answer
+            told = json.loads(answer["responseParts"][-1]["content"])
+            assert [ident for ident, _ in told["seed"]] == ["t1"]

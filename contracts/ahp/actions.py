@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from attrs import field, frozen
 
+from ..json import nests_deeper_than
 from .action_shapes import (
     ACTIVE_CLIENT,
     AGENT_INFO,
@@ -91,6 +92,12 @@ class ActionRule:
         return fault
 
 
+#: How deep an action may nest. What it says stands deeper in a chat's state, and deeper still
+#: in the frame by which the next worker is told of it, or in what is kept: none of these
+#: may reach `json.MAX_NESTING`, or what was said could never be read again.
+MAX_ACTION_NESTING: Final = 100
+
+
 def check_action(action: Any) -> str | None:
     """None for a well-formed action, else a sentence that names the faulty member.
 
@@ -102,6 +109,8 @@ def check_action(action: Any) -> str | None:
     kind = action.get("type")
     if not isinstance(kind, str):
         return "action.type: is missing" if kind is None else "action.type: expected a string"
+    if nests_deeper_than(action, MAX_ACTION_NESTING):
+        return f"action: nested deeper than {MAX_ACTION_NESTING} levels"
     rule = ACTIONS.get(kind)
     return None if rule is None else rule.check(action)
 

@@ -1,5 +1,6 @@
 """Agents that say too much of what everybody is sent: of themselves, their session, their turn."""
 
+import contextlib
 from typing import Any
 
 from fixture_base import Agent
@@ -77,6 +78,26 @@ class TakesTurnAfterTurn(Hostile):
             self.complete(own)
 
 
+class NestsDeep(Hostile):
+    """Parts of ever more levels: at some depth the host takes no more of them."""
+
+    async def misbehave(self, turn_id: str) -> None:
+        within: Any = {}
+        for depth in range(125):
+            within = {"deeper": within}
+            if depth > 90:
+                part = {
+                    "kind": "markdown",
+                    "id": f"{turn_id}-{depth}",
+                    "content": "",
+                    "_meta": within,
+                }
+                with contextlib.suppress(ValueError):
+                    self.emit(
+                        "chat", {"type": "chat/responsePart", "turnId": turn_id, "part": part}
+                    )
+
+
 def describes() -> Agent:
     return Swollen(Hostile)
 
@@ -99,3 +120,7 @@ def streams_without_end() -> Agent:
 
 def takes_turn_after_turn() -> Agent:
     return agent(TakesTurnAfterTurn)
+
+
+def nests_deep() -> Agent:
+    return agent(NestsDeep)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from ....contracts.ahp.absence import without_nulls
+from ....contracts.ahp.actions import MAX_ACTION_NESTING
 from ....contracts.ahp.commands import (
     CreateChat,
     CreateSession,
@@ -18,7 +19,7 @@ from ....contracts.ahp.commands import (
 )
 from ....contracts.ahp.errors import AhpError, ErrorCode
 from ....contracts.ahp.uris import path_of_file_uri
-from ....contracts.json import decode_json, encode_json
+from ....contracts.json import decode_json, encode_json, nests_deeper_than
 from ....contracts.shapes import structure
 
 if TYPE_CHECKING:
@@ -91,6 +92,11 @@ def create_chat(connection: "AhpConnection", params: CreateChat) -> "Then":
     if message is not None and message["origin"].get("kind") != "user":
         raise AhpError(
             ErrorCode.INVALID_PARAMS, "params.initialMessage.origin.kind: expected `user`"
+        )
+    if nests_deeper_than(message, MAX_ACTION_NESTING):
+        raise AhpError(
+            ErrorCode.INVALID_PARAMS,
+            f"params.initialMessage: nested deeper than {MAX_ACTION_NESTING} levels",
         )
     directories = _folders(params.working_directories)
     chat = connection.host.create_chat(session, params.chat, directories=directories)
