@@ -1,6 +1,7 @@
 """Frames to and from a worker, and its log: bounded, hostile input held off, deaths heard out."""
 
 import os
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -364,6 +365,17 @@ async def test_a_log_goes_on_where_an_earlier_host_left_it(tmp_path: Path) -> No
         log.close()
     log = OutputLog(tmp_path, "chat", max_bytes=200)
     assert [line[30:36] for line in log.tail().decode().splitlines()] == ["life 1", "life 2"]
+    log.close()
+
+
+async def test_a_log_that_somebody_removed_begins_anew(tmp_path: Path) -> None:
+    log = OutputLog(tmp_path / "logs", "chat", max_bytes=1000)
+    log.write_host_line("before")
+    shutil.rmtree(tmp_path / "logs")
+    for number in range(100):
+        log.write_host_line(f"line {number}")
+    assert log.tail().splitlines()[-1].endswith(b"line 99")
+    assert log.path.stat().st_size <= 1000
     log.close()
 
 

@@ -206,10 +206,18 @@ class OutputLog:
             self._tell_refused(error)
 
     def _rotate(self) -> None:
-        os.replace(self.path, self._older)
-        self._close_file()
-        self._older_start, self._file_start = self._file_start, self._end
+        fd = self._fd
+        try:
+            os.replace(self.path, self._older)
+            self._older_start = self._file_start
+        except FileNotFoundError:
+            # Somebody removed it, perhaps with its folder. It begins anew.
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._older_start = self._end
+        self._file_start = self._end
         self._fd = _open_for_append(self.path)
+        if fd is not None:
+            os.close(fd)
 
     def _open(self) -> None:
         try:
