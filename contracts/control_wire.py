@@ -14,7 +14,7 @@ from attrs import field, frozen
 
 from .shapes import ShapeError, structure
 
-CONTROL_WIRE_VERSION = "1.0"
+CONTROL_WIRE_VERSION = "1.1"
 
 #: The socket's name in the state directory.
 CONTROL_SOCKET = "control.sock"
@@ -76,6 +76,13 @@ class StopLogs:
 
     request: str
     """The id of the `host.logs` request."""
+
+
+@frozen(kw_only=True)
+class FileNamed:
+    """A file on the host's machine, by its absolute path."""
+
+    path: str
 
 
 # -- what is answered -----------------------------------------------------------------
@@ -175,6 +182,15 @@ class Restarted:
     processes: int
 
 
+@frozen(kw_only=True)
+class Imported:
+    """A session is there that was not."""
+
+    session: str
+    chats: int
+    turns: int
+
+
 #: Request name to the shape of its payload and of its result.
 CONTROL_REQUESTS: Mapping[str, tuple[type, type]] = {
     "host.hello": (HostHello, HelloAnswer),
@@ -185,6 +201,8 @@ CONTROL_REQUESTS: Mapping[str, tuple[type, type]] = {
     "host.logs": (Logs, LogTail),
     "host.logs.stop": (StopLogs, Nothing),
     "host.restart": (Named, Restarted),
+    "host.backup": (FileNamed, Nothing),
+    "host.import": (FileNamed, Imported),
     "host.stop": (Nothing, Nothing),
 }
 

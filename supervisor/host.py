@@ -44,8 +44,17 @@ from .sessions.settings import initial_settings
 from .sessions.stream import Stream
 from .sessions.turns import Happening
 from .sessions.watching import Watcher
-from .store.interface import ClientRecord, Kept, SessionRow, Store, StoreError, Unreadable
+from .store.interface import (
+    ClientRecord,
+    Kept,
+    KeptSession,
+    SessionRow,
+    Store,
+    StoreError,
+    Unreadable,
+)
 from .store.ledger import Ledger
+from .store.transfer import put_session
 
 Json = dict[str, Any]
 
@@ -619,6 +628,29 @@ class Host:
             for row in self.kept.rows.values()
         )
         return heapq.merge(sorted(awake, key=key, reverse=True), asleep, key=key, reverse=True)
+
+    def take_in(self, kept: KeptSession) -> None:
+        """Keeps a session that comes from elsewhere; it comes into memory when it is named.
+
+        Raises:
+            AhpError: -32010, an id of it is taken; -32602, there are too many sessions;
+                -32603, nothing can be kept.
+        """
+        self.hold_keeping()
+        ids = [kept.record.id, *(chat.record.id for chat in kept.chats)]
+        taken = [id for id in ids if self.has(id) or id in self._creating]
+        uris = [chat.record.uri for chat in kept.chats]
+        taken += [uri for uri in uris if self.resolve(uri) or self.kept.session_named(uri)]
+        if taken:
+            raise AhpError(ErrorCode.ALREADY_EXISTS, f"There is {taken[0][:200]} already.")
+        if self.session_count >= self.bounds.max_sessions:
+            raise AhpError(
+                ErrorCode.INVALID_PARAMS, f"The host has {self.bounds.max_sessions} sessions."
+            )
+        put_session(self.ledger.store, kept)
+        self.kept.add(kept)
+        self._count_sessions()
+        self.notify("root/sessionAdded", {"summary": kept.record.summary})
 
     def remove_unreadable(self, uri: str) -> bool:
         """Removes a kept session that cannot be read; False when a URI names none."""

@@ -6,11 +6,13 @@ done is an `OperationRefused` with one of its codes and a sentence.
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypedDict
 
 import trio
 from attrs import frozen
 
+from ..contracts.ahp.errors import AhpError
 from ..contracts.ahp.status import is_error
 from ..contracts.control_wire import (
     FAILURE_AMBIGUOUS,
@@ -19,6 +21,7 @@ from ..contracts.control_wire import (
     FAILURE_UNFIT,
     Access,
     AgentStatus,
+    Imported,
     Killed,
     Processes,
     Restarted,
@@ -35,6 +38,8 @@ from .sessions.conversation import BURIAL_S, Conversation
 from .sessions.parked import parked_in
 from .sessions.session import Session
 from .sessions.turns import Phase
+from .store.interface import StoreError
+from .store.transfer import ImportRefused, read_export_file
 
 #: On top of the kill grace: how long a tree that was killed may take to be gone.
 GONE_LIMIT_S = BURIAL_S + 5
@@ -187,6 +192,36 @@ class Operations:
         speaking = chat.parent or chat
         return chat.id, speaking.log
 
+    async def backup(self, path: Path) -> None:
+        """Writes a copy of everything that is kept to a new file.
+
+        Raises:
+            OperationRefused: the file is there already, or cannot be written.
+        """
+        await self._host.ledger.settle()
+        try:
+            await self._host.ledger.store.backup(path)
+        except StoreError as error:
+            raise OperationRefused(FAILURE_UNFIT, _sentence(error)) from None
+
+    async def import_session(self, path: Path) -> Imported:
+        """Takes in the session of a file that `export` wrote.
+
+        Raises:
+            OperationRefused: the file is none of ours, or an id of it is taken.
+        """
+        try:
+            kept = await trio.to_thread.run_sync(read_export_file, path)
+            self._host.take_in(kept)
+        except (ImportRefused, AhpError) as error:
+            raise OperationRefused(FAILURE_UNFIT, _sentence(error)) from None
+        await self._host.ledger.settle()
+        return Imported(
+            session=kept.record.id,
+            chats=len(kept.chats),
+            turns=sum(len(chat.turns) for chat in kept.chats),
+        )
+
     # -- names ------------------------------------------------------------------------
 
     def _find(self, id: str) -> Session | Chat:
@@ -244,6 +279,11 @@ def _row(chat: Chat, life: Conversation) -> WorkerRow:
         waits_on=_cut(waits) if waits and own else None,
         **_used(life.process),
     )
+
+
+def _sentence(error: Exception) -> str:
+    said = error.message if isinstance(error, AhpError) else str(error)
+    return said[:1].upper() + said[1:] + ("" if said.endswith(".") else ".")
 
 
 def _cut(text: str | None, limit: int = MAX_TEXT_CHARS) -> str | None:

@@ -41,7 +41,7 @@ from .processes import descriptors
 from .processes.keeper_launcher import KeeperLauncher, open_keeper
 from .processes.launcher import LaunchError
 from .processes.marks import end_marked, mark_of
-from .state_dir import StateDir, StateDirError, hold_state_dir
+from .state_dir import DATABASE_FILE, StateDir, StateDirError, hold_state_dir
 from .store.interface import Durability, StoreError
 from .store.sqlite import SqliteStore
 from .wires.ahp import ahp_route
@@ -52,9 +52,6 @@ DISTRIBUTION = "ahpd-supervisor"
 
 #: Where the agent-contracts wire is served; AHP is at the root.
 CHATS_PATH = "/chats"
-
-#: The database's name in the state directory.
-DATABASE = "state.db"
 
 #: What an earlier life left running has this long to die.
 STRAYS_LIMIT_S = 10.0
@@ -364,7 +361,7 @@ async def _host(
     try:
         async with open_host(
             launcher=launcher,
-            store=SqliteStore(state_dir.path / DATABASE, durability=options.durability),
+            store=SqliteStore(state_dir.path / DATABASE_FILE, durability=options.durability),
             bounds=options.bounds,
             agents=options.agents,
             agent_path=options.agent_path,

@@ -20,6 +20,8 @@ from attrs import frozen
 LOCK_FILE = "lock"
 RUNNING_FILE = "supervisor.json"
 TOKEN_FILE = "token"
+#: The database; its log and its index stand beside it while it is in use.
+DATABASE_FILE = "state.db"
 
 #: A file of ours is read no further than this.
 MAX_FILE_BYTES = 64 * 1024

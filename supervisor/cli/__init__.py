@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from . import chat, connect, operate, start
+from . import chat, connect, keeping, operate, start
 from .output import give_up_stdout
 
 #: What a shell says of a program that Ctrl-C ended.
@@ -21,8 +21,9 @@ def commands() -> None:
     """A host for AI agent sessions, every conversation in a process of its own.
 
     Start one with `start`; talk to an agent with `chat`; see and steer what runs with
-    `status`, `ps`, `kill`, `restart`, `logs` and `stop`. `connect` is for clients that reach
-    this machine by ssh.
+    `status`, `ps`, `kill`, `restart`, `logs` and `stop`. What a host keeps is written out,
+    taken in, copied and looked through with `export`, `import`, `backup` and `verify`.
+    `connect` is for clients that reach this machine by ssh.
 
     Exit status: 0 done, 1 it failed, 2 the input was wrong, 3 no host is running.
     """
@@ -31,7 +32,7 @@ def commands() -> None:
 commands.add_command(start.start)
 commands.add_command(chat.chat)
 commands.add_command(connect.connect)
-for _command in operate.COMMANDS:
+for _command in (*operate.COMMANDS, *keeping.COMMANDS):
     commands.add_command(_command)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...contracts.ahp.reducers import reduce_chat
 from ...contracts.ahp.uris import parse_channel
+from ...contracts.json import encode_json
 from ..store.interface import Kept, KeptChat, KeptSession, SessionRow
 from .chat import Chat
 from .clock import unix_ms_of
@@ -37,9 +38,23 @@ class Catalogue:
         self._chats_of: dict[str, list[tuple[str, str]]] = {}
         for chat in kept.chats:
             if chat.session in self.rows:
-                self._session_of[chat.id] = chat.session
-                self._session_at[chat.uri] = chat.session
-                self._chats_of.setdefault(chat.session, []).append((chat.id, chat.uri))
+                self._add_chat(chat.id, chat.uri, chat.session)
+
+    def _add_chat(self, id: str, uri: str, session: str) -> None:
+        self._session_of[id] = session
+        self._session_at[uri] = session
+        self._chats_of.setdefault(session, []).append((id, uri))
+
+    def add(self, kept: KeptSession) -> None:
+        """A session came from elsewhere."""
+        record = kept.record
+        summary = encode_json(record.summary)
+        row = SessionRow(id=record.id, modified_at=record.modified_at, summary_json=summary)
+        rows = [*self.rows.values(), row]
+        rows.sort(key=lambda held: (held.modified_at, held.id), reverse=True)
+        self.rows = {held.id: held for held in rows}
+        for chat in kept.chats:
+            self._add_chat(chat.record.id, chat.record.uri, record.id)
 
     def has(self, id: str) -> bool:
         """Whether a session or a chat of that id is kept."""

@@ -28,6 +28,7 @@ from ...contracts.control_wire import (
     FAILURE_REFUSED,
     FAILURE_UNKNOWN_REQUEST,
     MAX_CONTROL_REQUEST_BYTES,
+    FileNamed,
     HelloAnswer,
     LogEnded,
     LogPiece,
@@ -291,6 +292,13 @@ class ControlConnection:
     async def _restart(self, id: str, payload: Named) -> Any:
         return await self._control.operations.restart(payload.id)
 
+    async def _backup(self, id: str, payload: FileNamed) -> Any:
+        await self._control.operations.backup(Path(payload.path))
+        return Nothing()
+
+    async def _import(self, id: str, payload: FileNamed) -> Any:
+        return await self._control.operations.import_session(Path(payload.path))
+
     async def _logs(self, id: str, payload: Logs) -> Any:
         chat, output = await self._control.operations.log_of(payload.id)
         if not payload.follow:
@@ -366,5 +374,7 @@ ANSWERS: Mapping[str, _Answer] = {
     "host.logs": ControlConnection._logs,
     "host.logs.stop": ControlConnection._stop_logs,
     "host.restart": ControlConnection._restart,
+    "host.backup": ControlConnection._backup,
+    "host.import": ControlConnection._import,
     "host.stop": ControlConnection._stop,
 }
