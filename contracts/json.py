@@ -22,6 +22,9 @@ MAX_NESTING = 128
 #: The largest double, written out, has so many digits before its point.
 _DIGITS_OF_A_DOUBLE = 309
 _TOO_MANY_DIGITS = b"0" * _DIGITS_OF_A_DOUBLE
+#: As much of a document as is looked at before all of it is.
+_BEGINNING_BYTES = 1024 * 1024
+
 _NO_NUMBER_IN_MSGPACK = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
 _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
 
@@ -184,8 +187,17 @@ def holds_more_values(data: bytes, limit: int) -> bool:
     """
     if _values_at_most(data) <= limit:
         return False
-    # What looked like so many may stand in strings. Escapes go first, so that every
-    # quote that is left begins or ends one.
+    # A dense document shows by its beginning what it is.
+    beginning = data[:_BEGINNING_BYTES]
+    return _values_show(beginning, limit) or (
+        len(data) > len(beginning) and _values_show(data, limit)
+    )
+
+
+def _values_show(data: bytes, limit: int) -> bool:
+    """Whether a document, or the beginning of one, holds more values than that."""
+    # What looks like so many may stand in strings. Escapes go first, so that every quote
+    # that is left begins or ends one.
     unescaped = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     # A string is a key or a value.
     if unescaped.count(b'"') > 4 * limit:

@@ -102,6 +102,15 @@ def test_what_looks_like_no_number_in_its_bytes_is_one_all_the_same(value: Any) 
     assert encode_json({"null": value}) == b'{"null":' + encode_json(value) + b"}"
 
 
+@pytest.mark.parametrize("begins_with", ["text, [and] {more}, ", '\\"', "\\\\", '","'])
+def test_values_are_counted_behind_much_text_too(begins_with: str) -> None:
+    text = begins_with * (2_500_000 // len(begins_with))
+    data = encode_json([text, *range(1000)])
+    assert not holds_more_values(data, 1002)
+    assert holds_more_values(data, 1001)
+    assert holds_more_values(encode_json([*range(500_000), text]), 1001)
+
+
 @given(st.binary())
 def test_whatever_the_bytes_are_counting_answers(data: bytes) -> None:
     assert holds_more_values(data, 3) in (True, False)

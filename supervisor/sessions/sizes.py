@@ -9,7 +9,7 @@ Sizes are bytes of JSON in UTF-8. Pure.
 
 from typing import Any
 
-from ...contracts.json import encode_json
+from ...contracts.json import json_size
 from .parked import parked_in
 
 Json = dict[str, Any]
@@ -39,7 +39,7 @@ _MIRRORS = ("chats", "inputNeeded", "activeClients")
 
 def size_of(value: Any) -> int:
     """Bytes of its JSON."""
-    return len(encode_json(value))
+    return json_size(value)
 
 
 def cut(text: str, max_chars: int = MAX_TITLE_CHARS) -> str:
