@@ -13,7 +13,8 @@ import trio
 
 from ahp_client import AhpClient, text_of
 from ahpd.supervisor.sessions import chat_actions, emissions
-from fuzzing import STRANDS, FuzzedHost, fuzz, fuzzed_host
+from fuzz_stage import FuzzedHost, fuzzed_host
+from fuzzing import STRANDS, fuzz
 from live_host import live_host
 
 Json = dict[str, Any]
