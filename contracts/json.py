@@ -185,8 +185,6 @@ def holds_more_values(data: bytes, limit: int) -> bool:
     which whoever walks the document looks at: so a bound in bytes alone bounds neither
     memory nor time. Of bytes that are no JSON nothing is promised, but that it answers.
     """
-    if _values_at_most(data) <= limit:
-        return False
     # A dense document shows by its beginning what it is.
     beginning = data[:_BEGINNING_BYTES]
     return _values_show(beginning, limit) or (
@@ -196,6 +194,8 @@ def holds_more_values(data: bytes, limit: int) -> bool:
 
 def _values_show(data: bytes, limit: int) -> bool:
     """Whether a document, or the beginning of one, holds more values than that."""
+    if _values_at_most(data) <= limit:
+        return False
     # What looks like so many may stand in strings. Escapes go first, so that every quote
     # that is left begins or ends one.
     unescaped = data.replace(b"\\\\", b"").replace(b'\\"', b"")
