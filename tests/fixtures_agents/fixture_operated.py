@@ -19,7 +19,10 @@ path, token = sys.argv[1:]
 sock = socket.socket(socket.AF_UNIX)
 sock.connect(path)
 hello = {"id": "1", "type": "host.hello", "payload": {"token": token}}
-sock.sendall(json.dumps(hello).encode() + b"\\n")
+try:
+    sock.sendall(json.dumps(hello).encode() + b"\\n")
+except BrokenPipeError:
+    pass
 print(sock.makefile().readline())
 """
 
@@ -149,7 +152,10 @@ def _hello(path: str, token: str) -> str:
     hello = {"id": "1", "type": "host.hello", "payload": {"token": token}}
     with socket.socket(socket.AF_UNIX) as sock:
         sock.connect(path)
-        sock.sendall(json.dumps(hello).encode() + b"\n")
+        try:
+            sock.sendall(json.dumps(hello).encode() + b"\n")
+        except BrokenPipeError:
+            pass  # refused before the hello was read; what it said of that is still to be read
         return sock.makefile().readline()
 
 
