@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from ahp_client import AhpClient, Refused, turn_started
-from ahpd.contracts.ahp.uris import default_chat_uri, file_uri
+from ahpd.contracts.ahp.uris import MAX_ID_CHARS, default_chat_uri, file_uri
 from live_host import LiveHost, live_host
 
 Json = dict[str, Any]
@@ -120,7 +120,7 @@ async def test_what_cannot_be_created_is_refused_by_its_code(state_dir: Path) ->
                 (-32602, {**create, "channel": "ahp-chat:/new"}),
                 (-32602, {**create, "channel": "ahp-root://"}),
                 (-32602, {**create, "channel": "ahp-session:/"}),
-                (-32602, {**create, "channel": "ahp-session:/" + "x" * 600}),
+                (-32602, {**create, "channel": "ahp-session:/" + "x" * (MAX_ID_CHARS + 1)}),
                 (-32602, {**create, "config": {"level": "high"}}),
                 (-32602, {**create, "config": {"level": True}}),
                 (-32602, {**create, "config": {"colour": "green"}}),
