@@ -38,10 +38,30 @@ class StateDirError(Exception):
 
 
 def default_state_dir() -> Path:
-    """This user's state directory, by XDG: `~/.local/state/ahpd-supervisor` unless told else."""
+    """This user's state directory, by XDG: `~/.local/state/ahpd-supervisor` unless told else.
+
+    Raises:
+        StateDirError: the user has no home folder.
+    """
     from platformdirs import user_state_path
 
-    return user_state_path("ahpd-supervisor", appauthor=False)
+    try:
+        path = user_state_path("ahpd-supervisor", appauthor=False)
+    except RuntimeError:
+        path = None
+    # Of platformdirs' versions some refuse, and others leave `~` as it is.
+    if path is None or not path.is_absolute():
+        raise StateDirError(
+            "There is no home folder to keep the state in: set HOME, "
+            "or name a folder by --state-dir."
+        )
+    return path
+
+
+def home_folder() -> str:
+    """The home folder of the user as whom this runs, an absolute path; `/` for who has none."""
+    home = os.path.expanduser("~")
+    return home if os.path.isabs(home) else "/"
 
 
 @frozen(kw_only=True)

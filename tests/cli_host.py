@@ -55,8 +55,8 @@ def until(condition: Callable[[], Any], what: str, limit_s: float = 30) -> Any:
     return found
 
 
-def until_said(output: IO[str], text: str, limit_s: float = 30) -> None:
-    """Reads lines until one holds that text."""
+def until_said(output: IO[str], text: str, limit_s: float = 30) -> str:
+    """Reads lines until one holds that text; what was read."""
     deadline = time.monotonic() + limit_s
     read = ""
     while text not in read:
@@ -64,6 +64,7 @@ def until_said(output: IO[str], text: str, limit_s: float = 30) -> None:
         chunk = os.read(output.fileno(), 65536) if ready else b""
         assert chunk, f"not said: {text!r}, but {read!r}"
         read += chunk.decode()
+    return read
 
 
 def is_running(pid: int) -> bool:

@@ -1,6 +1,5 @@
 """`chat`: a plain terminal client. This module finds the host and the chat; `chat_loop` talks."""
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ from uuid import uuid4
 import click
 
 from .failures import BadInput, CommandFailed
+from .folders import current_folder
 from .operate import ID_HELP
 from .options import state_dir_option
 from .output import on_one_line
@@ -52,11 +52,13 @@ def chat(id: str | None, agent: str | None, url: str | None, state_dir: Path) ->
     """
     if id is not None and agent is not None:
         raise BadInput("Either an ID or --agent: a session keeps the agent that it has.")
+    # What can be wrong here is told before a host is asked for anything.
+    folder = current_folder() if id is None else None
     address, tls = (url, None) if url is not None else running_host(state_dir)
 
     import trio
 
-    return trio.run(_chat, address, tls, id, agent)
+    return trio.run(_chat, address, tls, id, agent, folder)
 
 
 def running_host(state_dir: Path) -> "tuple[str, ssl.SSLContext | None]":
@@ -82,7 +84,13 @@ def _trusting(certificate: str) -> "ssl.SSLContext":
     return context
 
 
-async def _chat(url: str, tls: "ssl.SSLContext | None", id: str | None, agent: str | None) -> int:
+async def _chat(
+    url: str,
+    tls: "ssl.SSLContext | None",
+    id: str | None,
+    agent: str | None,
+    folder: Path | None,
+) -> int:
     from ..client import open_client
     from ..client_dial import ClientError
     from .chat_loop import ChatLoop
@@ -100,7 +108,7 @@ async def _chat(url: str, tls: "ssl.SSLContext | None", id: str | None, agent: s
             # Not past the nursery, which would wrap it.
             try:
                 if id is None:
-                    session, chat_uri = await _create(client, agent)
+                    session, chat_uri = await _create(client, agent, folder)
                 else:
                     session, chat_uri = await _find(client, id)
                 status = await loop.run(client, session, chat_uri)
@@ -123,14 +131,14 @@ def _sentence(error: BaseException) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
-async def _create(client: "AhpClient", agent: str | None) -> tuple[str, str]:
-    """A new session in the current folder; answers its URI and its chat's."""
+async def _create(client: "AhpClient", agent: str | None, folder: Path | None) -> tuple[str, str]:
+    """A new session in that folder; answers its URI and its chat's."""
     from ...contracts.ahp.errors import ErrorCode
     from ...contracts.ahp.uris import default_chat_uri, file_uri, session_uri
     from ..client import RequestRefused
 
     uri = session_uri(str(uuid4()))
-    params: Json = {"workingDirectories": [file_uri(os.getcwd())]}
+    params: Json = {} if folder is None else {"workingDirectories": [file_uri(str(folder))]}
     if agent is not None:
         params["provider"] = agent
     try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .failures import BadInput, CommandFailed, NoHost
+from .folders import absolute
 from .options import state_dir_option
 from .output import give_up_stdout, on_one_line
 
@@ -74,7 +75,7 @@ def import_(file: Path, state_dir: Path) -> None:
     try:
         with ControlClient.connect(state_dir) as host:
             told: Imported = host.ask(
-                "host.import", FileNamed(path=str(file.absolute())), limit_s=None
+                "host.import", FileNamed(path=str(absolute(file))), limit_s=None
             )
     except NoHost:
         told = _import_without_host(file, state_dir)
@@ -98,7 +99,7 @@ def backup(file: Path, state_dir: Path) -> None:
     try:
         with ControlClient.connect(state_dir) as host:
             told: Nothing = host.ask(
-                "host.backup", FileNamed(path=str(file.absolute())), limit_s=None
+                "host.backup", FileNamed(path=str(absolute(file))), limit_s=None
             )
             assert told is not None
     except NoHost:

@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
+from .failures import BadInput
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -28,6 +30,9 @@ def json_option(command: Command) -> Command:
 
 
 def _default_state_dir() -> Path:
-    from ..state_dir import default_state_dir
+    from ..state_dir import StateDirError, default_state_dir
 
-    return default_state_dir()
+    try:
+        return default_state_dir()
+    except StateDirError as error:
+        raise BadInput(str(error)) from None

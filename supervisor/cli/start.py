@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .failures import BadInput
+from .folders import absolute, current_folder
 from .output import as_json, give_up_stdout
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ def start(
     what the configuration says.
     """
     from ..configuration import ConfigurationError, HostConfig
+    from ..state_dir import StateDirError
 
     if sum((token is not None, token_file is not None, no_token)) > 1:
         raise BadInput("Only one of --token, --token-file and --no-token can be given.")
@@ -125,7 +127,7 @@ def start(
     try:
         configuration = _configuration(config, agents, agent_options)
         options = _options(configuration, given)
-    except ConfigurationError as error:
+    except (ConfigurationError, StateDirError) as error:
         raise BadInput(str(error)) from None
     return _run(options, as_json_line)
 
@@ -151,22 +153,22 @@ def _options(configuration: "Configuration", given: "HostConfig") -> "Options":
     # These belong together: who names a token here does not mean the file's `no_token`.
     admission = given if given.token is not None or given.token_file or given.no_token else filed
     tls = given if given.tls_cert or given.tls_key or given.insecure else filed
-    agent_path = given.agent_path or filed.agent_path or (Path.cwd(),)
+    agent_path = given.agent_path or filed.agent_path or (current_folder(),)
     port = given.port if given.port is not None else filed.port
     return Options(
-        state_dir=given.state_dir or filed.state_dir or default_state_dir(),
+        state_dir=absolute(given.state_dir or filed.state_dir or default_state_dir()),
         host=given.host or filed.host or DEFAULT_HOST,
         port=DEFAULT_PORT if port is None else port,
         durability=filed.durability or "process",
         agents=configuration.agents,
-        agent_path=[str(path.absolute()) for path in agent_path],
+        agent_path=[str(absolute(path)) for path in agent_path],
         bounds=configuration.bounds,
         allow_origin=(*filed.allow_origin, *given.allow_origin),
         token=admission.token,
         token_file=admission.token_file,
         no_token=admission.no_token,
-        tls_cert=tls.tls_cert,
-        tls_key=tls.tls_key,
+        tls_cert=None if tls.tls_cert is None else absolute(tls.tls_cert),
+        tls_key=None if tls.tls_key is None else absolute(tls.tls_key),
         insecure=tls.insecure,
     )
 
@@ -213,9 +215,7 @@ def _announce(options: "Options", running: "Running", as_json_line: bool) -> Non
 def _welcome(options: "Options", running: "Running") -> str:
     from importlib.metadata import version
 
-    from ..state_dir import default_state_dir
-
-    named = "" if options.state_dir == default_state_dir() else f" --state-dir {_word(options)}"
+    named = "" if _is_default(options.state_dir) else f" --state-dir {_word(options)}"
     program = _program()
     # An agent that answers and asks shows more than one that echoes.
     agent = "notes" if "notes" in options.agents else next(iter(options.agents), None)
@@ -238,21 +238,29 @@ def _welcome(options: "Options", running: "Running") -> str:
     return "\n".join([*lines, f"Ctrl-C, or `{program} stop{named}`, ends it."])
 
 
+def _is_default(state_dir: Path) -> bool:
+    from ..state_dir import StateDirError, default_state_dir
+
+    try:
+        return state_dir == default_state_dir()
+    except StateDirError:
+        return False
+
+
 def _word(options: "Options") -> str:
     return shlex.quote(str(options.state_dir))
 
 
 def _program() -> str:
-    """How this program is called from the current folder."""
+    """How this program is called, from any folder."""
     name = Path(sys.argv[0]).name
-    here = Path(sys.argv[0]).absolute()
+    here = absolute(Path(sys.argv[0]))
     found = shutil.which(name)
-    if found is not None and Path(found).absolute() == here:
+    if found is not None and absolute(Path(found)) == here:
         return name
     if not here.is_file():
         return "ahpd-supervisor"
-    beneath = here.is_relative_to(Path.cwd())
-    return shlex.quote(str(here.relative_to(Path.cwd()) if beneath else here))
+    return shlex.quote(str(here))
 
 
 def _leave_after(seconds: float) -> None:

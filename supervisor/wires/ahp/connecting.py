@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version as installed_version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ....contracts.ahp.commands import Initialize, Ping, Reconnect
@@ -11,6 +10,7 @@ from ....contracts.ahp.uris import file_uri
 from ....contracts.ahp.versions import SUPPORTED_VERSIONS, negotiate
 from ....contracts.json import encode_json
 from ...sessions.channel import Channel
+from ...state_dir import home_folder
 from . import windows
 from .subscribing import hold, refuse_too_many, room_bytes, subscribe_all
 
@@ -56,7 +56,7 @@ def initialize(connection: "AhpConnection", params: Initialize) -> Json:
             "version": installed_version("ahpd-supervisor"),
         },
         "snapshots": snapshots,
-        "defaultDirectory": file_uri(str(Path.home())),
+        "defaultDirectory": file_uri(home_folder()),
     }
 
 

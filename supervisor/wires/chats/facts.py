@@ -9,7 +9,6 @@ Decisions, where the contracts leave them open:
 - A session that could not be created has `exited`: nothing restarts it.
 """
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -29,6 +28,7 @@ from ....contracts.chats import (
 from ....contracts.shapes import structure
 from ...agents import Agent
 from ...sessions.chat import Chat
+from ...state_dir import home_folder
 from .info import Facts
 from .places import amount_in
 from .words import milliseconds, prose
@@ -119,11 +119,6 @@ def _folder_of(chat: Chat, session_state: Json) -> str:
     uris = chat.state.get("workingDirectories") or session_state.get("workingDirectories") or ()
     path = path_of_file_uri(uris[0]) if uris else None
     return home_folder() if path is None else path
-
-
-def home_folder() -> str:
-    """The folder of a chat that names none."""
-    return os.path.expanduser("~")
 
 
 # -- agents -------------------------------------------------------------------------------

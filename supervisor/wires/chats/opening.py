@@ -30,12 +30,12 @@ from ....contracts.chats import (
 )
 from ....contracts.chats.limits import MAX_HISTORY_PAGE_ITEMS
 from ...agents import Agent, AgentUnavailable
+from ...state_dir import home_folder
 from .answers import Answer, Later, Told
 from .facts import (
     PERMISSION_MODE,
     RUNTIME_MODE,
     SELECTION,
-    home_folder,
     kind_of,
     permission_for,
 )
