@@ -134,3 +134,88 @@ def test_the_commands_that_start_suggests_work_in_every_folder(tmp_path: Path) -
     assert f"  {program} chat --state-dir {tmp_path}/state --agent operated\n" in said
     assert f"`{program} stop --state-dir {tmp_path}/state`" in said
     assert f"  state   {tmp_path}/state\n" in said
+
+
+# -- outputs ------------------------------------------------------------------------------
+
+
+def run_into_full(*arguments: str | Path, input: str = "") -> Any:
+    """Runs the program with a stdout that is full."""
+    with open("/dev/full", "w") as full:
+        return subprocess.run(
+            [PROGRAM, *arguments],
+            input=input,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+
+FULL = "ahpd-supervisor: The output cannot be written: No space left on device.\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status"],
+        ["status", "--json"],
+        ["ps"],
+        ["logs", "printed"],
+        ["chat", "printed"],
+        ["chat"],
+        ["export", "printed"],
+        ["verify"],
+    ],
+)
+def test_a_full_output_is_one_sentence_with_status_1(host: CliHost, arguments: list[str]) -> None:
+    if not any(row["session"] == "printed" for row in host.rows()):
+        host.create_session("printed")
+        host.chat("print something", id="printed")
+    done = run_into_full(*arguments, "--state-dir", host.state_dir, input="hello\n")
+    assert (done.returncode, done.stderr) == (1, FULL)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["ps", "--help"]])
+def test_help_into_a_full_output_is_one_sentence_too(arguments: list[str]) -> None:
+    done = run_into_full(*arguments)
+    assert (done.returncode, done.stderr) == (1, FULL)
+
+
+def test_a_relay_into_a_full_output_is_one_sentence(host: CliHost) -> None:
+    ask = '{"jsonrpc":"2.0","id":1,"method":"ping","params":{"channel":"ahp-root://"}}\n'
+    with open("/dev/full", "w") as full:
+        relay = subprocess.Popen(
+            [PROGRAM, "connect", "--stdio", "--state-dir", str(host.state_dir)],
+            stdin=subprocess.PIPE,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert relay.stdin is not None
+    assert relay.stderr is not None
+    relay.stdin.write(ask)
+    relay.stdin.flush()
+    # Its input stays open: it is the output that ends it.
+    assert relay.stderr.read() == FULL
+    relay.stdin.close()
+    relay.stderr.close()
+    assert relay.wait(60) == 1
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_is_as_if_nobody_were_there(host: CliHost, closed: str) -> None:
+    session = f"closed-{['>&-', '<&-', '<&- >&- 2>&-'].index(closed)}"
+    host.create_session(session)
+    for arguments in (["status"], ["ps"], ["chat", session], ["--version"]):
+        of = [] if arguments == ["--version"] else ["--state-dir", host.state_dir]
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$@" {closed}', "sh", PROGRAM, *arguments, *of],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")

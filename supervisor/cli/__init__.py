@@ -9,7 +9,7 @@ import sys
 import click
 
 from . import chat, connect, keeping, operate, start
-from .output import give_up_stdout
+from .output import give_up_stdout, guard_streams
 
 #: What a shell says of a program that Ctrl-C ended.
 INTERRUPTED = 130
@@ -38,6 +38,7 @@ for _command in (*operate.COMMANDS, *keeping.COMMANDS):
 
 def main() -> None:
     """Runs the command that `sys.argv` names, and exits with its status."""
+    guard_streams()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -46,30 +47,45 @@ def run(arguments: list[str]) -> int:
     try:
         status = commands.main(arguments, prog_name="ahpd-supervisor", standalone_mode=False)
         sys.stdout.flush()
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        return error.exit_code
-    except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx is not None else "ahpd-supervisor"
-        click.echo(f"{command}: {_sentence(error)} (`{command} --help` says more)", err=True)
-        return error.exit_code
-    except click.ClickException as error:
-        click.echo(f"ahpd-supervisor: {_sentence(error)}", err=True)
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        return INTERRUPTED
-    except BrokenPipeError:
-        give_up_stdout()
-        return 1
-    except BaseExceptionGroup as group:
-        # What an event loop wraps.
-        if group.subgroup(KeyboardInterrupt) is not None:
-            return INTERRUPTED
-        if group.subgroup(BrokenPipeError) is None:
-            raise
-        give_up_stdout()
-        return 1
+    except BaseException as error:  # What is not known here is raised again.
+        return _status_of(error)
     return status if isinstance(status, int) else 0
+
+
+def _status_of(error: BaseException) -> int:
+    """Says what ended a command; answers the exit status. Raises what nobody foresaw."""
+    # An event loop wraps it, maybe with what its end brought about elsewhere.
+    found = sorted(_leaves(error), key=_weight)[0]
+    match found:
+        case KeyboardInterrupt() | click.Abort():
+            return INTERRUPTED
+        case BrokenPipeError():
+            give_up_stdout()
+            return 1
+        case click.exceptions.NoArgsIsHelpError():
+            found.show()
+            return found.exit_code
+        case click.UsageError():
+            command = found.ctx.command_path if found.ctx is not None else "ahpd-supervisor"
+            click.echo(f"{command}: {_sentence(found)} (`{command} --help` says more)", err=True)
+            return found.exit_code
+        case click.ClickException():
+            click.echo(f"ahpd-supervisor: {_sentence(found)}", err=True)
+            return found.exit_code
+    raise error
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for one in error.exceptions for leaf in _leaves(one)]
+
+
+def _weight(error: BaseException) -> int:
+    """Of several at once the one that is told: Ctrl-C, then what nobody foresaw."""
+    if isinstance(error, KeyboardInterrupt):
+        return 0
+    return 2 if isinstance(error, click.ClickException | click.Abort | BrokenPipeError) else 1
 
 
 def _sentence(error: click.ClickException) -> str:

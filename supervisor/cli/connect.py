@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import click
 
 from .chat import running_host
-from .failures import BadInput, CommandFailed
+from .failures import BadInput, CommandFailed, OutputRefused
 from .options import state_dir_option
 
 if TYPE_CHECKING:
@@ -130,5 +130,10 @@ async def _from_host(socket: "WebSocketConnection") -> str | None:
 
 def _write(data: bytes) -> None:
     view = memoryview(data)
-    while view:
-        view = view[os.write(1, view) :]
+    try:
+        while view:
+            view = view[os.write(1, view) :]
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputRefused(error) from None

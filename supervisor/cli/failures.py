@@ -11,6 +11,13 @@ class CommandFailed(click.ClickException):
     exit_code = 1
 
 
+class OutputRefused(CommandFailed):
+    """What was to be printed cannot be written. Who reads no more is another matter."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"The output cannot be written: {error.strerror or error}.")
+
+
 class BadInput(click.ClickException):
     """What was given cannot be used."""
 

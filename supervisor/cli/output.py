@@ -1,11 +1,15 @@
 """What commands print: tables, sizes, ages, JSON, and text that may not drive the terminal."""
 
+import io
 import json
 import os
 import re
+import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from .failures import OutputRefused
 
 # Control characters but tab and newline, and what makes a terminal show other
 # text than is there (separators, bidirectional marks and overrides).
@@ -34,6 +38,39 @@ def on_one_line(text: str, max_cells: int | None = None) -> str:
 def as_json(value: Any) -> str:
     """`value` as JSON on one line. A terminal is not driven by it either: ASCII alone."""
     return json.dumps(value, separators=(",", ":"))
+
+
+def guard_streams() -> None:
+    """Makes of the standard streams what every command can rely on. Called once, at the start.
+
+    A stream that was closed is `/dev/null`: else the next socket would get its number, and
+    with it what is printed. A stdout that cannot be written to raises `OutputRefused`.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # The lowest number that is free: the stream's own.
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115  # it stays
+    given = sys.stdout
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(_Stdout(1, "w", closefd=False)),
+        encoding=given.encoding,
+        errors=given.errors,
+        line_buffering=given.isatty(),
+    )
+
+
+class _Stdout(io.FileIO):
+    """Descriptor 1, whose refusal is told apart from every other `OSError`."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            give_up_stdout()
+            raise OutputRefused(error) from None
 
 
 def give_up_stdout() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .failures import BadInput
+from .failures import BadInput, OutputRefused
 from .folders import absolute, current_folder
 from .output import as_json, give_up_stdout
 
@@ -207,7 +207,7 @@ def _announce(options: "Options", running: "Running", as_json_line: bool) -> Non
         said = _welcome(options, running)
     try:
         print(said, flush=True)
-    except OSError:
+    except (OSError, OutputRefused):
         # That nobody reads it is no reason to serve nobody.
         give_up_stdout()
 
