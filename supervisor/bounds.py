@@ -133,6 +133,8 @@ class Bounds:
     #: A worker that says more is read more slowly. Deltas count after they were gathered.
     actions_per_s: int = _count(1000)
     actions_burst: int = _count(2000)
+    #: The same in bytes of their JSON. A burst of bytes lasts as long as one of actions.
+    action_bytes_per_s: int = _count(4 * MIB)
     #: JSON values in one frame of a worker: it is ended over a frame that holds more. Bytes
     #: alone are no measure, as each value costs memory and time of its own.
     max_frame_values: int = _count(100_000)

@@ -45,6 +45,21 @@ async def test_what_is_spent_without_settling_is_owed(
     assert 0.99 < trio.current_time() - began_s < 1.02
 
 
+async def test_what_is_large_counts_by_its_size(autojump_clock: trio.testing.MockClock) -> None:
+    pace = Pace(per_s=100, burst=50, bytes_per_s=1000)
+    pace.spend(499)
+    assert not pace.owes
+    pace.spend(2001)
+    began_s = trio.current_time()
+    await pace.settle()
+    assert 1.99 < trio.current_time() - began_s < 2.02
+    # What is small costs what one costs.
+    for _ in range(100):
+        pace.spend(9)
+    await pace.settle()
+    assert 2.99 < trio.current_time() - began_s < 3.02
+
+
 class Row:
     """A row that changes, and everything that was told of it."""
 

@@ -241,12 +241,13 @@ class Chat:
 
     def publish(self, action: Json, origin: Origin | None = None) -> bool:
         """Applies an action and sends it; answers whether it changed anything."""
-        changed = self.channel.publish(action, origin) is not None
-        if changed:
-            self.after_change(action)
-            if self.worker is not None:
-                self.worker.pace.spend()
-        return changed
+        envelope = self.channel.publish(action, origin)
+        if envelope is None:
+            return False
+        self.after_change(action)
+        if self.worker is not None:
+            self.worker.pace.spend(len(envelope.action_json))
+        return True
 
     def say(self, action: Json) -> bool:
         """Publishes an action of the host's own, after what is being gathered."""

@@ -105,7 +105,12 @@ class Conversation:
         self.processes_ended = 0
         """How many processes its tree came to, when `ended` is set."""
         self.started_s = trio.current_time()
-        self.pace = Pace(bounds.actions_per_s, bounds.actions_burst, gate)
+        self.pace = Pace(
+            bounds.actions_per_s,
+            bounds.actions_burst,
+            gate,
+            bytes_per_s=bounds.action_bytes_per_s,
+        )
         """What of this worker goes on to clients is spent from it."""
 
     @property
