@@ -179,6 +179,10 @@ TABLE = (
     ),
     Row(factory="hostile_bytes:floods_parts", then=Then.CANCEL, ending=CANCELLED),
     Row(factory="hostile_bytes:floods_dense", lives_on=True, ending="chat/turnComplete"),
+    Row(
+        factory="hostile_swollen:streams_without_end",
+        says=(DIED, "was ended: it said more in one turn than 12582912 bytes"),
+    ),
     Row(factory="hostile_bytes:floods_output", then=Then.CANCEL, ending=CANCELLED),
     # Its session never comes to be.
     Row(
@@ -203,6 +207,7 @@ TABLE = (
         ending=NOT_CREATED,
         says=(FAILED, "exited with status 3; its last words were: no key in the drawer"),
     ),
+    Row(factory="hostile_swollen:refuses", ending=NOT_CREATED, says=(FAILED, "ValueError: www")),
     Row(
         factory="hostile_creation:leaves_strays",
         leaves=5,
