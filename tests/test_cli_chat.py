@@ -108,9 +108,18 @@ def test_an_unknown_agent_is_one_sentence_with_status_2(host: CliHost) -> None:
 def test_a_session_that_cannot_be_created_says_why(host: CliHost) -> None:
     done = host.chat("hello", agent="broken")
     assert done.returncode == 1
-    assert done.stderr.startswith("ahpd-supervisor: The session could not be created: ")
-    assert "the key of the model is not set" in done.stderr
-    assert done.stderr.count("\n") == 1
+    why, _, more = done.stderr.partition(" There is no talking in session ")
+    assert why.startswith("ahpd-supervisor: The ")
+    assert why.count("session") <= 1
+    assert "the key of the model is not set" in why
+    ident = more.partition(";")[0]
+    assert more == f"{ident}; `ahpd-supervisor logs {ident}` may say more.\n"
+
+    again = host.chat("hello", id=ident)
+    assert (again.returncode, again.stdout, again.stderr) == (1, "", done.stderr)
+    logs = host.run("logs", ident)
+    assert logs.returncode == 0
+    assert "the key of the model is not set" in logs.stdout
 
 
 def test_questions_are_answered_by_number_or_in_own_words(host: CliHost) -> None:
@@ -137,6 +146,39 @@ def test_input_that_ends_before_an_answer_leaves_the_question_open(host: CliHost
     )
     assert row_of(host, "open")["status"] == "needs-you"
     host.run("kill", "open")
+
+
+def test_an_empty_input_does_not_wait_for_the_turn_of_others(host: CliHost) -> None:
+    host.create_session("busy")
+    with talking(host, "sleep", id="busy") as other:
+        assert other.stdout is not None
+        until_said(other.stdout, "sleeping")
+        done = host.run("chat", "busy")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.splitlines()[1:] == [
+            "> sleep",
+            "sleeping",
+            "The turn goes on; `ahpd-supervisor chat busy` comes back to this chat.",
+        ]
+        assert row_of(host, "busy")["status"] == "running"
+    host.run("kill", "busy")
+
+
+def test_a_line_waits_for_the_turn_of_others_and_says_so(host: CliHost) -> None:
+    host.create_session("shared-pipe")
+    with talking(host, "sleep", id="shared-pipe") as first:
+        assert first.stdout is not None
+        until_said(first.stdout, "sleeping")
+        with talking(host, "hello", id="shared-pipe") as second:
+            assert second.stdin is not None
+            assert second.stdout is not None
+            second.stdin.close()
+            until_said(second.stdout, "a turn is running; the input waits until it has ended.\n")
+            first.send_signal(signal.SIGINT)
+            until_said(second.stdout, "(cancelled)\n> hello\nheard hello\n> \n")
+            assert second.wait(30) == 0
+            second.stdin = None
+    host.run("kill", "shared-pipe")
 
 
 def test_the_status_is_1_when_the_last_turn_failed(host: CliHost) -> None:

@@ -16,7 +16,7 @@ from .output import on_one_line
 if TYPE_CHECKING:
     import ssl
 
-    from ..client import AhpClient
+    from ..client import AhpClient, Mirror
 
 Json = dict[str, Any]
 
@@ -48,7 +48,8 @@ def chat(id: str | None, agent: str | None, url: str | None, state_dir: Path) ->
     Ctrl-D leaves; the session stays, and `chat ID` comes back to it.
 
     Input may be a pipe: each line is a message, or the answer to what the agent asks then.
-    The status is 1 if the last turn failed or the input ended before an answer.
+    A turn that runs already is waited for before the first line, and left to itself when
+    there is none. The status is 1 if the last turn failed or the input ended before an answer.
     """
     if id is not None and agent is not None:
         raise BadInput("Either an ID or --agent: a session keeps the agent that it has.")
@@ -148,13 +149,25 @@ async def _create(client: "AhpClient", agent: str | None, folder: Path | None) -
             raise BadInput(str(refused)) from None
         raise
     session = await client.subscribe(uri)
-    await client.until(lambda: session.state["lifecycle"] != "creating", limit_s=CREATION_LIMIT_S)
-    if session.state["lifecycle"] == "failed":
-        why = session.state.get("creationError", {}).get("message", "no reason was given")
-        raise CommandFailed(_sentence(Exception(f"the session could not be created: {why}")))
+    await _created(client, session)
     chat_uri = session.state.get("defaultChat") or default_chat_uri(uri)
     await client.subscribe(chat_uri)
     return uri, chat_uri
+
+
+async def _created(client: "AhpClient", session: "Mirror") -> None:
+    """Waits until a session is there; one that could not be created is told with its id."""
+    from ...contracts.ahp.uris import id_in
+
+    await client.until(lambda: session.state["lifecycle"] != "creating", limit_s=CREATION_LIMIT_S)
+    if session.state["lifecycle"] != "failed":
+        return
+    why = session.state.get("creationError", {}).get("message") or "no reason was given"
+    ident = on_one_line(id_in(session.uri) or session.uri)
+    raise CommandFailed(
+        f"{_sentence(Exception(why))} "
+        f"There is no talking in session {ident}; `ahpd-supervisor logs {ident}` may say more."
+    )
 
 
 async def _find(client: "AhpClient", given: str) -> tuple[str, str]:
@@ -191,7 +204,7 @@ async def _find(client: "AhpClient", given: str) -> tuple[str, str]:
 
 
 async def _opened(client: "AhpClient", session_uri: str, chat_uri: str) -> tuple[str, str]:
-    await client.subscribe(session_uri)
+    await _created(client, await client.subscribe(session_uri))
     await client.subscribe(chat_uri, view={"turns": TURNS_SHOWN})
     return session_uri, chat_uri
 

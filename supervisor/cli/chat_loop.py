@@ -1,12 +1,13 @@
 """The conversation in a terminal: typed lines go to the host, what comes is written at once.
 
 On a terminal lines are read all the time: one typed while a turn runs is queued.
-From a pipe a line is read only when something is there to take it: the turn has
-ended, or the agent asks.
+From a pipe a line is taken only when something is there to take it: the turn has
+ended, or the agent asks. An input that is empty does not wait for a turn that others began.
 """
 
 import os
 import signal
+import sys
 import time
 from typing import Any, TextIO
 from uuid import uuid4
@@ -27,6 +28,9 @@ from .transcript import PROMPT, Transcript
 Json = dict[str, Any]
 
 INTERRUPTED = 130
+
+#: Told when a pipe's line comes while a turn runs that this terminal did not start.
+WAITS = "ahpd-supervisor chat: a turn is running; the input waits until it has ended."
 
 
 @frozen
@@ -73,6 +77,8 @@ class ChatLoop:
         self._turn_seen: str | None = None
         self._waiting_for_host: trio.CancelScope | None = None
         self._gone = False
+        # From a pipe: a line that came while a turn of others runs.
+        self._held: str | None = None
 
     def on_envelope(self, envelope: Envelope) -> None:
         """An envelope came, and is in the client's mirrors: writes what it changed."""
@@ -105,6 +111,8 @@ class ChatLoop:
         self._client, self._session_uri, self._chat_uri = client, session_uri, chat_uri
         self._welcome()
         self._show()
+        # Whether anything comes at all is known before a turn of others has ended.
+        self._let_line()
         send, receive = trio.open_memory_channel[_Event](0)
         with trio.open_signal_receiver(signal.SIGINT) as signals:
             async with trio.open_nursery() as nursery:
@@ -149,8 +157,15 @@ class ChatLoop:
             if client.closed.is_set():
                 raise ClientError(client.why_closed)
             self._prompt()
+            if self._held is not None and self._takes_lines:
+                held, self._held, self._line_is_due = self._held, None, False
+                await self._typed(held)
+                continue
             status: int | None = None
             match await receive.receive():
+                case _Line(text) if not self._typing and not self._takes_lines:
+                    self._held = text
+                    print(WAITS, file=sys.stderr, flush=True)
                 case _Line(text):
                     self._line_is_due = False
                     await self._typed(text)
@@ -177,6 +192,9 @@ class ChatLoop:
             self._transcript.prompt(PROMPT)
         else:
             return
+        self._let_line()
+
+    def _let_line(self) -> None:
         if not self._line_is_due:
             self._line_is_due = True
             self._may_read.set()
@@ -246,6 +264,9 @@ class ChatLoop:
         if asking is not None:
             self._transcript.line(f"The input ended before an answer; {back} asks again.")
             return 1
+        if self._is_running:
+            self._transcript.line(f"The turn goes on; {back} comes back to this chat.")
+            return 0
         self._transcript.typed("")
         turns = self._state["turns"]
         return 1 if turns and turns[-1]["state"] == "error" else 0
@@ -260,6 +281,11 @@ class ChatLoop:
     @property
     def _is_running(self) -> bool:
         return "activeTurn" in self._state
+
+    @property
+    def _takes_lines(self) -> bool:
+        """Whether a line is a message or an answer now."""
+        return not self._is_running or self._next_asking() is not None
 
     async def _dispatch(self, action: Json) -> bool:
         """Sends an action and waits for its echo; False, and a line that says why, if refused."""

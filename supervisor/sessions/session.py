@@ -490,6 +490,7 @@ class Session:
         if self.channel.state["lifecycle"] != "creating":
             return
         error = {"errorType": "creationFailed", "message": reason}
+        self.default_chat.log.write_host_line(f"session not created: {reason}")
         self.default_chat.fail_turn("creationFailed", reason)
         self.say({"type": "session/creationFailed", "error": error})
         self._progress(1)
