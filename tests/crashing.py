@@ -1,8 +1,9 @@
 """Crashing: a host is killed at any moment, again and again, and everything it told is there after.
 
 A writer drives several sessions and holds what it was told, as the reducers make
-it. The supervisor is killed with SIGKILL and started again on the same state
-directory; `broken_promises` compares what was told with what is there. As a
+it. The supervisor is killed with SIGKILL, now and then told to stop, and started
+again on the same state directory; `broken_promises` compares what was told with
+what is there. After a stop it is exactly that. As a
 program (`crashing.py --times N --seed N`) it is the long form: scripts/crash.
 """
 
@@ -22,7 +23,7 @@ import trio
 from attrs import define, field
 from trio_websocket import ConnectionClosed, WebSocketConnection, open_websocket_url
 
-from ahp_client import AhpClient, connect
+from ahp_client import AhpClient, Refused, connect
 from ahpd.contracts.ahp.reducers import reduce_chat
 from ahpd.supervisor.store.upkeep import check_database
 from cli_host import FIXTURE_AGENTS, CliHost
@@ -85,8 +86,10 @@ class Writer(AhpClient):
 
     def apply(self, envelope: Json) -> None:
         super().apply(envelope)
+        if "rejectionReason" in envelope:
+            return
         told = self.told.get(envelope["channel"])
-        if told is not None and "rejectionReason" not in envelope:
+        if told is not None:
             told.hear(envelope["action"], trio.current_time())
         action = envelope["action"]
         if action["type"] == "session/titleChanged":
@@ -180,6 +183,8 @@ class Crashing:
         self.told: dict[str, Told] = {}
         self.titles: dict[str, str] = {}
         self.disposed: list[str] = []
+        self.stopped = False
+        """Whether the last life was told to stop, and took its time to."""
         self.heard = 0
         self.cut_off = 0
 
@@ -220,7 +225,8 @@ class Crashing:
                     for told in list(writer.told.values()):
                         nursery.start_soon(until_broken, writer, told)
                     await trio.sleep(after_s)
-                    os.kill(host.pid, signal.SIGKILL)
+                    self.stopped = self.rng.random() < 0.2
+                    os.kill(host.pid, signal.SIGTERM if self.stopped else signal.SIGKILL)
                     killed_s = trio.current_time()
                     while writer.closed is None:  # noqa: ASYNC110  # the socket's end
                         await trio.sleep(0.005)
@@ -251,6 +257,8 @@ class Crashing:
         for told in self.told.values():
             session = await client.subscribe(told.session)
             state = await client.subscribe(told.chat)
+            if self.stopped and state != told.state:
+                yield f"{told.chat} was {told.state} when it was stopped, and is {state}"
             if session.get("inputNeeded"):
                 yield f"{told.chat}: something is parked: {session['inputNeeded']}"
             if session["status"] & 31 not in (1, 2):
@@ -267,6 +275,9 @@ async def until_broken(writer: Writer, told: Told) -> None:
         await writer.work(told)
     except ConnectionClosed:
         return
+    except Refused as error:
+        if "The host is stopping" not in str(error):
+            raise
     except AssertionError:
         if writer.closed is None:
             raise

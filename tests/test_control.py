@@ -119,7 +119,7 @@ def test_the_hello_says_the_wire_and_the_host(host: CliHost) -> None:
     with Peer(host) as peer:
         frame = peer.ask("host.hello", {"token": peer.token})
         assert frame["result"] == {
-            "wire": "1.0",
+            "wire": "1.1",
             "version": frame["result"]["version"],
             "pid": host.pid,
         }
