@@ -194,6 +194,29 @@ def test_logs_are_what_the_processes_printed(host: CliHost) -> None:
     host.run("kill", "logged")
 
 
+def test_logs_tell_how_each_worker_ended(host: CliHost) -> None:
+    host.create_session("deaths")
+    empty = host.run("logs", "deaths")
+    assert (empty.returncode, empty.stdout) == (0, "")
+    assert empty.stderr == "Nothing was printed or noted yet.\n"
+
+    (row,) = [row for row in host.rows() if row["session"] == "deaths"]
+    os.kill(row["pid"], signal.SIGKILL)
+
+    def said() -> list[str]:
+        lines = host.run("logs", "deaths").stdout.splitlines()
+        return [line.split(" ", 1)[1] for line in lines]
+
+    killed = ["host worker ended: was killed by SIGKILL"]
+    until(lambda: said() == killed, "the death to be noted")
+    assert host.chat("hello", id="deaths").returncode == 0
+    host.run("restart", "deaths")
+    restarted = [*killed, "host worker restarted by its operator"]
+    until(lambda: said()[:2] == restarted and len(said()) == 3, "the restart to be noted")
+    assert said()[2].startswith("host worker ended: ")
+    host.run("kill", "deaths")
+
+
 def test_an_agents_log_says_why_it_cannot_be_used(host: CliHost) -> None:
     until(lambda: host.json("status")["agents"][1]["fault"], "the broken agent to be asked")
     assert "LookupError: the key of the model is not set" in host.run("logs", "broken").stdout

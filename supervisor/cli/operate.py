@@ -115,6 +115,8 @@ def logs(id: str, follow: bool, state_dir: Path) -> None:
         tail: LogTail = host.ask("host.logs", Logs(id=id, follow=follow))
         click.echo(printable(tail.text), nl=False)
         if not follow:
+            if not tail.text:
+                click.echo("Nothing was printed or noted yet.", err=True)
             return
         for told in host.events():
             if isinstance(told, LogEnded):

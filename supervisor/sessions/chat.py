@@ -481,7 +481,7 @@ class Chat:
         self.queue_paused = False
         self.agent_id = self.rewind_at = None
         self.say({"type": "chat/truncated"})
-        self.replace_worker()
+        self.replace_worker("the chat was cleared")
 
     # -- the worker -------------------------------------------------------------------
 
@@ -499,9 +499,15 @@ class Chat:
             self._lives = [*self.lives, self.conversation]
             self.session.host.nursery.start_soon(self.conversation.run)
 
-    def replace_worker(self) -> None:
-        """Ends the worker; the next turn, or the one that waits, gets a new one."""
+    def replace_worker(self, why: str) -> None:
+        """Ends the worker; the next turn, or the one that waits, gets a new one.
+
+        Args:
+            why: for the chat's log.
+        """
         conversation, self.conversation = self.conversation, None
+        if conversation is not None:
+            self.log.write_host_line(f"worker replaced: {why}")
         self._lose_worker("was replaced")
         if conversation is not None:
             conversation.end(self.session.host.bounds.kill_grace_s)
@@ -524,6 +530,7 @@ class Chat:
         """
         conversation = self.conversation
         self._to_begin = None
+        self.log.write_host_line("worker restarted by its operator")
         self.happens(Happening.WORKER_DIED, Facts(how="was restarted by its operator"))
         if conversation is not None:
             conversation.end(self.session.host.bounds.kill_grace_s)
@@ -734,8 +741,7 @@ class Chat:
     def _when_unheard(self, conversation: Conversation, turn_id: str) -> Callable[[], None]:
         def grace_is_over() -> None:
             if conversation is self.conversation and turn_id in self.unacknowledged:
-                self.log.write_host_line(f"the cancel of {turn_id} was not heard: replaced")
-                self.replace_worker()
+                self.replace_worker(f"the cancel of {turn_id} was not heard")
 
         return grace_is_over
 

@@ -211,7 +211,7 @@ def _truncated(chat: "Chat", dispatched: "Dispatched") -> None:
             # Nothing is left to go on from: the next worker starts a conversation of its own.
             chat.agent_id = None
         chat.keep()
-        chat.replace_worker()
+        chat.replace_worker("the chat was cut to an earlier turn")
 
 
 def _working_directories(chat: "Chat", dispatched: "Dispatched") -> Question:

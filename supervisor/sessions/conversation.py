@@ -137,6 +137,7 @@ class Conversation:
                 "the host failed on a worker's words", chat=self._plan.create.chat_id
             )
             self._cause = self._cause or "was given up: the host failed on its words, see its log"
+            self._log.write_host_line(f"worker {self._cause}")
         finally:
             self.ready = False
             self._ready_or_ended.set()
@@ -176,6 +177,7 @@ class Conversation:
             client.close()
             nursery.cancel_scope.cancel()
         self._nursery = None
+        self._log.write_host_line(f"worker ended: {ended.sentence()}")
         return self._last_words(ended)
 
     def _last_words(self, ended: Exit) -> str:
@@ -184,6 +186,7 @@ class Conversation:
 
     def _finish(self, how: str) -> None:
         self._cause = how
+        self._log.write_host_line(f"worker {how}")
         self._ready_or_ended.set()
         self._listener.on_ended(self, how)
         self.ended.set()
