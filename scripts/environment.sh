@@ -17,7 +17,10 @@ backend=$venv/ahpd-build             # what pyproject.toml needs for a build, ap
 
 LOCK_WAIT_S=900
 
-say() { printf 'scripts/%s: %s\n' "${0##*/}" "$*" >&2; }
+# A link to a script may have another name and stand elsewhere.
+script=$(readlink -f -- "$0")
+
+say() { printf 'scripts/%s: %s\n' "${script##*/}" "$*" >&2; }
 
 give_up() {
     say "$*"
@@ -27,11 +30,16 @@ give_up() {
 # Whether $1 runs and is Python 3.11 or later.
 is_python() { "$1" -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
+# What PYTHON names is told when it is wrong before anything else is waited for.
+check_named_python() {
+    [ -z "${PYTHON:-}" ] || is_python "$PYTHON" ||
+        give_up "PYTHON=$PYTHON is not Python 3.11 or later"
+}
+
 # Prints the interpreter to make the environment with.
 find_python() {
     local candidate
     if [ -n "${PYTHON:-}" ]; then
-        is_python "$PYTHON" || give_up "PYTHON=$PYTHON is not Python 3.11 or later"
         echo "$PYTHON"
         return
     fi
@@ -135,6 +143,7 @@ lock() {
 # held shared on descriptor 9. Close 9 for whatever should not hold it.
 prepare_environment() {
     local extra=${1:-}
+    check_named_python
     exec 9<"$root"
     lock shared
     is_fresh "$extra" && return

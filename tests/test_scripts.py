@@ -1,5 +1,6 @@
 """The scripts refuse with a sentence, and a build sees the sources and nothing else."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SCRIPT_LIMIT_S = 30
+SCRIPTS = ("start", "test", "fuzz", "bench", "faults", "crash")
 
 
 def run(
@@ -57,7 +59,7 @@ def test_ci_refuses_to_run_without_the_test_data(checkout: Path, tmp_path: Path)
     ]
 
 
-@pytest.mark.parametrize("script", ["start", "test", "fuzz", "bench", "faults"])
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_an_interpreter_that_is_none_is_refused_and_nothing_made(
     checkout: Path, tmp_path: Path, script: str
 ) -> None:
@@ -69,6 +71,35 @@ def test_an_interpreter_that_is_none_is_refused_and_nothing_made(
     assert done.stderr == f"scripts/{script}: PYTHON={nothing} is not Python 3.11 or later\n"
     assert done.stdout == ""
     assert not (checkout / ".venv").exists()
+
+
+def test_a_wrong_interpreter_is_told_while_another_run_holds_the_environment(
+    checkout: Path,
+) -> None:
+    descriptor = os.open(checkout, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        done = run(
+            "bash", checkout / "scripts" / "start", folder=checkout, environment={"PYTHON": "/nope"}
+        )
+    finally:
+        os.close(descriptor)
+    assert done.returncode == 2
+    assert done.stderr == "scripts/start: PYTHON=/nope is not Python 3.11 or later\n"
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_runs_by_another_shell_and_by_a_link(
+    checkout: Path, tmp_path: Path, script: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    link = elsewhere / "link"
+    link.symlink_to(checkout / "scripts" / script)
+    for command in (["sh", link], ["sh", "link"], [link], ["bash", "./link"]):
+        done = run(*command, folder=elsewhere, environment={"PYTHON": "/nope"})
+        assert done.returncode == 2
+        assert done.stderr == f"scripts/{script}: PYTHON=/nope is not Python 3.11 or later\n"
 
 
 def test_a_clean_copy_leaves_behind_what_earlier_builds_and_runs_left(
