@@ -49,6 +49,30 @@ def test_without_a_command_all_of_them_are_named() -> None:
     assert run("--version").stdout.startswith("ahpd-supervisor 0.")
 
 
+def test_the_list_of_commands_fits_on_a_terminal() -> None:
+    said = run("--help", COLUMNS="80").stdout.partition("\nCommands:\n")[2].splitlines()
+    assert len(said) >= len(COMMANDS)
+    # A line that was cut ends so; each command has one line.
+    assert not [line for line in said if line.endswith("...") or line.startswith("   ")]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["chat", "--agent"],
+        ["chat", "--nope"],
+        ["ps", "--state-dir"],
+        ["start", "--port", "x"],
+        ["logs"],
+    ],
+)
+def test_a_mistyped_command_points_to_its_own_help(arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"ahpd-supervisor {arguments[0]}: ")
+    assert done.stderr.endswith(f" (`ahpd-supervisor {arguments[0]} --help` says more)\n")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -48,11 +48,11 @@ def run(arguments: list[str]) -> int:
         status = commands.main(arguments, prog_name="ahpd-supervisor", standalone_mode=False)
         sys.stdout.flush()
     except BaseException as error:  # What is not known here is raised again.
-        return _status_of(error)
+        return _status_of(error, arguments)
     return status if isinstance(status, int) else 0
 
 
-def _status_of(error: BaseException) -> int:
+def _status_of(error: BaseException, arguments: list[str]) -> int:
     """Says what ended a command; answers the exit status. Raises what nobody foresaw."""
     # An event loop wraps it, maybe with what its end brought about elsewhere.
     found = sorted(_leaves(error), key=_weight)[0]
@@ -66,13 +66,21 @@ def _status_of(error: BaseException) -> int:
             found.show()
             return found.exit_code
         case click.UsageError():
-            command = found.ctx.command_path if found.ctx is not None else "ahpd-supervisor"
+            command = _command_meant(found, arguments)
             click.echo(f"{command}: {_sentence(found)} (`{command} --help` says more)", err=True)
             return found.exit_code
         case click.ClickException():
             click.echo(f"ahpd-supervisor: {_sentence(found)}", err=True)
             return found.exit_code
     raise error
+
+
+def _command_meant(error: click.UsageError, arguments: list[str]) -> str:
+    """The command whose help says more. click does not tell whose option lacks its value."""
+    if error.ctx is not None:
+        return error.ctx.command_path
+    named = next((one for one in arguments if not one.startswith("-")), None)
+    return f"ahpd-supervisor {named}" if named in commands.commands else "ahpd-supervisor"
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

@@ -30,7 +30,7 @@ MAX_LISTED = 10
 CREATION_LIMIT_S = 90.0
 
 
-@click.command(epilog=ID_HELP)
+@click.command(short_help="Talk to an agent.", epilog=ID_HELP)
 @click.argument("id", required=False)
 @click.option("--agent", metavar="NAME", help="The new session's agent.  [default: the host's]")
 @click.option(

@@ -27,7 +27,7 @@ READ_CHUNK_BYTES = 64 * 1024
 NORMAL_CLOSURE = 1000
 
 
-@click.command()
+@click.command(short_help="Relay one connection over stdin and stdout.")
 @click.option("--stdio", is_flag=True, help="Relay over stdin and stdout.")
 @click.option(
     "--wire",

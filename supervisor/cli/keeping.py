@@ -24,7 +24,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 MAX_LISTED = 10
 
 
-@click.command()
+@click.command(short_help="Write a session as JSON lines.")
 @click.argument("id")
 @click.option("-o", "--output", type=_FILE, metavar="FILE", help="Where to; it must be new.")
 @state_dir_option
@@ -60,7 +60,7 @@ def export(id: str, output: Path | None, state_dir: Path) -> int:
     return 0
 
 
-@click.command(name="import")
+@click.command(name="import", short_help="Take in a session that `export` wrote.")
 @click.argument("file", type=_FILE)
 @state_dir_option
 def import_(file: Path, state_dir: Path) -> None:
@@ -84,7 +84,7 @@ def import_(file: Path, state_dir: Path) -> None:
     )
 
 
-@click.command()
+@click.command(short_help="Copy everything that is kept to a new file.")
 @click.argument("file", type=_FILE)
 @state_dir_option
 def backup(file: Path, state_dir: Path) -> None:
@@ -107,7 +107,7 @@ def backup(file: Path, state_dir: Path) -> None:
     click.echo(f"Copied to {file}: {file.stat().st_size} bytes.")
 
 
-@click.command()
+@click.command(short_help="Say what of everything that is kept cannot be read.")
 @state_dir_option
 def verify(state_dir: Path) -> int:
     """Look through everything that is kept, and say what cannot be read. Changes nothing."""

@@ -37,7 +37,7 @@ def status(state_dir: Path, as_json: bool) -> None:
     click.echo(_json(told) if as_json else _status_text(told, state_dir))
 
 
-@click.command()
+@click.command(short_help="Stop the running host.")
 @state_dir_option
 def stop(state_dir: Path) -> None:
     """Stop the running host: turns end as interrupted, workers and connections are ended."""
@@ -54,7 +54,7 @@ def stop(state_dir: Path) -> None:
     click.echo(f"The host (process {pid}) has stopped.")
 
 
-@click.command()
+@click.command(short_help="List the workers.")
 @state_dir_option
 @json_option
 def ps(state_dir: Path, as_json: bool) -> None:
@@ -70,7 +70,9 @@ def ps(state_dir: Path, as_json: bool) -> None:
     click.echo(_json(told.workers) if as_json else _rows_text(told.workers))
 
 
-@click.command(epilog=ID_HELP)
+@click.command(
+    short_help="End a session, or one chat of it, with all its processes.", epilog=ID_HELP
+)
 @click.argument("id")
 @state_dir_option
 @json_option
@@ -85,7 +87,7 @@ def kill(id: str, state_dir: Path, as_json: bool) -> None:
     click.echo(_json(killed) if as_json else said)
 
 
-@click.command(epilog=ID_HELP)
+@click.command(short_help="End a chat's process and keep its thread.", epilog=ID_HELP)
 @click.argument("id")
 @state_dir_option
 @json_option
@@ -103,7 +105,10 @@ def restart(id: str, state_dir: Path, as_json: bool) -> None:
     click.echo(_json(done) if as_json else said)
 
 
-@click.command(epilog=ID_HELP + " An agent's name shows what it printed outside of any chat.")
+@click.command(
+    short_help="Show what the processes of a chat printed.",
+    epilog=ID_HELP + " An agent's name shows what it printed outside of any chat.",
+)
 @click.argument("id")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on.")
 @state_dir_option

@@ -25,7 +25,7 @@ DEFAULT_PORT = 9187
 _FILE = click.Path(path_type=Path)
 
 
-@click.command()
+@click.command(short_help="Run a host in the foreground.")
 @click.option("--host", metavar="ADDRESS", help=f"Where to listen.  [default: {DEFAULT_HOST}]")
 @click.option(
     "--port",
