@@ -56,8 +56,11 @@ class Sibling:
         self._heard, self._last_s = 0, None
         await self.client.start_turn(self.chat, turn_id, "stream")
         await self.client.until(lambda: len(self.client.envelopes) > 2, what="its first word")
-        # A session's first message gives it its title.
-        self._title = self.client.states[self.session].get("title")
+        # A session's first message gives it its title; what follows it is nobody's to give.
+        await self.client.until(
+            lambda: self.client.states[self.session].get("title"), what="its title"
+        )
+        self._title = self.client.states[self.session]["title"]
         self.longest_pause_s = self.longest_way_s = 0.0
 
     async def watch(self) -> None:
