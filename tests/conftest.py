@@ -6,6 +6,7 @@ and are imported by name (`tests` is on the path, see pyproject.toml).
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,10 @@ import pytest
 hypothesis.settings.register_profile("repository", deadline=None)
 if not os.environ.get("CI"):
     hypothesis.settings.load_profile("repository")
+
+# A runner under `nohup` hands the ignored hang-up on to every program that a test
+# starts, and a host that was started so is right to outlive one.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture
