@@ -138,6 +138,7 @@ class DispatchLine:
         try:
             question = self._take(dispatched)
         except Exception:
+            # A fault of ours is this action's alone: logged whole, and refused in one sentence.
             _failed(dispatched)
             return
         if question is not None:
@@ -151,6 +152,7 @@ class DispatchLine:
             try:
                 await question()
             except Exception:
+                # As above; what waits behind it goes on.
                 _failed(dispatched)
         if self._asking is dispatched:
             self._asking = None
